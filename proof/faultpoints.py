@@ -30,8 +30,14 @@ LOST: Final = "connections lost at a commit"
 OF_ARCHIVE: Final = frozenset(one for one in POINTS if one.lower().startswith("archive"))
 OF_BULK: Final = frozenset(one for one in POINTS if one.startswith("bulk."))
 OF_SPARK: Final = frozenset(one for one in POINTS if one.startswith("spark."))
-ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | OF_SPARK
-"""Points met in no scene here: proof/sparkpoints and proof/pipelinepoints have them."""
+OF_BRIDGES: Final = frozenset(
+    one for one in POINTS if one.lower().startswith(("stream", "relay", "into."))
+)
+ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | OF_SPARK | OF_BRIDGES
+"""Points met in no scene here: proof/sparkpoints and proof/pipelinepoints have them.
+
+Those of bridges: tests/streams/bridge/test_killed.py.
+"""
 LONG_ROUNDS: Final = 10
 """How often the long run does everything, each time in another order."""
 

@@ -16,6 +16,7 @@ from proof.conformance import (
     history_behaviours,
     processing_behaviours,
     server_behaviours,
+    stream_behaviours,
     window_behaviours,
 )
 from proof.conformance.ground import Connection, NotConformant, Repository
@@ -32,6 +33,7 @@ _ROOMS = (
     server_behaviours,
     charge_behaviours,
     history_behaviours,
+    stream_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(
     one

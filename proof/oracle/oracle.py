@@ -6,7 +6,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, OnceqError, StatementRefused
-from onceq.model import admin_ops, desk_ops, ops
+from onceq.model import admin_ops, desk_ops, ops, stream_ops
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
     clients,
@@ -18,6 +18,7 @@ from proof.oracle import (
     registrations,
     replies,
     servers,
+    streams,
     takeover,
 )
 from proof.oracle.rows import Blocked, EffectRow, Transaction
@@ -49,6 +50,7 @@ _ROOMS = (
     registrations,
     replies,
     servers,
+    streams,
     takeover,
 )
 _FOUND = [
@@ -65,7 +67,8 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.StopWaiting: settle,
     **{
         kind: _NAMED[name_of(kind)]
-        for kind in (*kinds_of(ops), *kinds_of(admin_ops), *kinds_of(desk_ops))
+        for module in (ops, admin_ops, desk_ops, stream_ops)
+        for kind in kinds_of(module)
         if name_of(kind) in _NAMED
     },
 }

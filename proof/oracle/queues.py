@@ -313,6 +313,8 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
     """Kills the element with this eid, if it is there to be killed."""
     for row in state.elements.seen(tx):
         if row.eid == eid and row.role in SERVED_ROLES:
+            if any(row.claimed_by == one.claim for one in state.relays.seen(tx)):
+                return KillAnswer.TOO_LATE
             name_another(state, tx, row)
             state.elements.put(tx, row.seq, None)
             failure = Failure("killed", "cancelled before it took effect")

@@ -192,6 +192,31 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
 
 
+class PositionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a name is in the stream of a topic and session."""
+
+    key: int
+    whose: tuple[str, str, str]
+    life: int = 0
+    stream: str | None = None
+    epoch: int = 0
+    number: int = 0
+
+
+class RelayRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A relay from a queue to a stream. planned: the seqs of elements, by their numbers."""
+
+    key: int
+    name: str
+    queue_id: int
+    whose: tuple[str, str]
+    claim: int
+    stream: str | None = None
+    epoch: int = 0
+    next: int = 0
+    planned: Mapping[int, int] = {}
+
+
 class EffectRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a handler did, in the ledger, which has no unique key, so that a double shows."""
 

@@ -23,9 +23,11 @@ from proof.oracle.rows import (
     ElementRow,
     Failure,
     HistoryRow,
+    PositionRow,
     QueueRow,
     RegistrantRow,
     RegistrationRow,
+    RelayRow,
     ServerRow,
     Table,
     TakenOverRow,
@@ -67,6 +69,8 @@ class State:
         self.taken_over: Table[TakenOverRow] = Table()
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
+        self.positions: Table[PositionRow] = Table()
+        self.relays: Table[RelayRow] = Table()
         self.locks: dict[tuple[str, int], list[tuple[Transaction, bool]]] = {}
         self.slots: dict[int, int] = {}
         self.markers: dict[int, int] = {}

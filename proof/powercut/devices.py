@@ -29,7 +29,7 @@ CLUSTER: Final = "postgresql"
 PROGRAMS = ("mkfs.xfs", "mkfs.ext4", "losetup", "mount", "umount")
 
 _FICLONE = 0x40049409  # of linux/fs.h: what `cp --reflink=always` calls
-_UNMOUNT_S = 20.0
+_UNMOUNT_S = 120.0
 _COMMAND_S = 60.0
 _PATH = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
 _OCTAL = re.compile(r"\\([0-7]{3})")

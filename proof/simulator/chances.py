@@ -21,12 +21,19 @@ KEPT_FOR = {
     "LookUp": 1.0,
     "Peek": 0.1,
     "Receive": 0.02,
+    "ReceiveEach": 0.1,
     "Redrive": 0.2,
+    "SendEach": 0.1,
     "Settle": 0.2,
 }
 """Ops for each of which a fault is kept, and how likely it hits. The others are spent by then."""
-LATE = frozenset(("ListAttempts", "Peek", "Redrive", "Settle"))
-"""Those of an operator; the rest are of `submit` and `collect`."""
+LATE = frozenset(
+    (
+        *("ReceiveEach", "SendEach"),
+        *("ListAttempts", "Peek", "Redrive", "Settle"),
+    )
+)
+"""Those of a desk and of an operator; the rest are of `submit` and `collect`."""
 USUALLY = 0.1
 CHANCES = {
     **dict.fromkeys(("Claim", "Survey", "ListQueues", "Receive"), 0.04),

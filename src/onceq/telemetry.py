@@ -249,6 +249,17 @@ class DatabaseAway(Event, level=logging.WARNING):
     delay_s: float
 
 
+class UpgradeWaits(Event, level=logging.WARNING):
+    """A repository is to be made or upgraded, and its tables are locked: it tries again.
+
+    holders: who had locks of it after the try, in words.
+    """
+
+    repository: str
+    holders: str
+    delay_s: float
+
+
 class SupervisionFailed(Event, level=logging.WARNING):
     """The supervisor could not ask, or tell, the repository something. what: the thing it tried."""
 
@@ -287,6 +298,81 @@ class SparkConnectionLost(Event, level=logging.WARNING):
     """A connection of Spark's is lost; the query goes on, and the statement is tried again."""
 
     error: str
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+class StreamGap(Event, level=logging.WARNING):
+    """A receiver that has no `on_event` does not get some numbers of a stream.
+
+    why: as in `onceq.streams.WhyLost`; `rolled back`: it saw them live, and they are void.
+    """
+
+    stream: str
+    first: int
+    last: int
+    why: str
+
+
+class StoreBegan(Event):
+    """A store serves. directory: None: it is in memory. forgot: it was damaged, and knows nothing.
+
+    metrics: where they are; None: nowhere.
+    """
+
+    address: str
+    directory: str | None
+    forgot: bool
+    metrics: str | None
+
+
+class StoreStopped(Event):
+    """A store was told to stop, and what it took is committed."""
+
+    address: str
+
+
+class StoreFailed(Event, level=logging.ERROR):
+    """The disk of a store failed: its process ends, for nobody knows what the disk has."""
+
+    address: str
+    error: str
+
+
+class _OfStream(Event):
+    """What happened to a stream at a store. stream: its id."""
+
+    stream: str
+    topic: str
+
+
+class StreamFull(_OfStream, level=logging.WARNING):
+    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
+
+    blocking: int
+
+
+class StreamHasRoom(_OfStream):
+    """A store takes messages of a stream again."""
+
+
+class StreamDamaged(_OfStream, level=logging.WARNING):
+    """A store cannot read some numbers of a stream; others have them. count: 0: all are healed."""
+
+    count: int
+
+
+class StreamOverwritten(_OfStream, level=logging.WARNING):
+    """A store gave up numbers that a receiver had not acknowledged. count: since it began."""
+
+    count: int
+
+
+class ReceiversForgotten(_OfStream, level=logging.WARNING):
+    """A store forgot receivers of which nothing was heard for too long. count: since it began."""
+
+    count: int
 
 
 # --- how they are told ----------------------------------------------------------------------------

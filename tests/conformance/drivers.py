@@ -12,12 +12,12 @@ import psycopg
 
 from onceq.engine.desk.seated import seated_op
 from onceq.engine.perform import async_driver, driver
+from onceq.engine.perform.guarded import HandlerConnection
 from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.sessions import session
 from onceq.model import ops
 from onceq.model.desk_ops import GROUPINGS, group_key
-from onceq.server.handlers import HandlerConnection
 from onceq.testing.repositories import EMPTY
 from proof.oracle.memory import MemoryDriver, memory_repository
 

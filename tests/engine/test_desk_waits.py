@@ -115,6 +115,7 @@ def test_a_reply_is_told_by_a_ring(
             assert waits[0].done(), "it has looked at least once, in vain"
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
                 assert (await waiting).value == b"x!"
+            assert rung_in, "it was rung"
             assert len(waits) - rung_in[-1] in {0, 1}, "its last wait ended by the ring"
 
     asyncio.run(run())

@@ -145,9 +145,10 @@ def test_a_schema_that_is_missing(conninfo: str, repository_name: str) -> None:
         onceq.open(conninfo, repository=repository_name)
 
 
-def test_a_schema_newer_than_this_program(conninfo: str, repository: str) -> None:
+@pytest.mark.parametrize("newer", ["schema_version = 99", "level = 99, serves = 98"])
+def test_a_schema_newer_than_this_program(conninfo: str, repository: str, newer: str) -> None:
     with plain(conninfo) as connection:
-        connection.execute(f"update {repository}.repository set schema_version = 99".encode())
+        connection.execute(f"update {repository}.repository set {newer}".encode())
     with pytest.raises(SchemaTooNew, match="upgrade onceq"):
         onceq.open(conninfo, repository=repository)
     with pytest.raises(SchemaTooNew):

@@ -231,7 +231,30 @@ def test_what_only_the_commit_finds_is_found_one_at_a_time(
     replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
     assert replies.pop("003").code == "StatementRefused"
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
-    assert scalar(conninfo, f"select max(aborts) from {qm.repository}.history") == 2
+    charged = f"select max(aborts) from {qm.repository}.history where outcome ="
+    assert scalar(conninfo, f"{charged} 'failed'") == 2
+    assert scalar(conninfo, f"{charged} 'done'") == 0, "the others are innocent"
+    assert booked(conninfo, qm) == sorted(replies)
+
+
+def test_what_is_killed_while_an_earlier_piece_runs_is_not_called(
+    qm: onceq.QueueManager, conninfo: str, booking: Booking
+) -> None:
+    """G3: the batch fails at 003, which then runs alone; so does a kill of what is to come."""
+    killed: list[str] = []
+
+    def fail(_: onceq.Context) -> None:
+        if booking.calls.count(b"003") == 2:
+            killed.extend(qm.kill(one.eid).value for one in qm.lookup("010"))
+        raise ValueError("poison")
+
+    booking.during[b"003"] = fail
+    replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
+    assert killed == ["KILLED"]
+    assert b"010" not in booking.calls
+    assert replies.pop("010").outcome.value == "cancelled"
+    assert replies.pop("003").outcome.value == "failed"
+    assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert booked(conninfo, qm) == sorted(replies)
 
 

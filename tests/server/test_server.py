@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import onceq
+from onceq.engine.perform.guarded import REFUSED
 from onceq.errors import (
     HandlerMisuse,
     InvalidValue,
@@ -19,7 +20,6 @@ from onceq.errors import (
     SchemaMissing,
     SettingsDiffer,
 )
-from onceq.server.handlers import REFUSED
 from tests.parts import plain, rows, scalar, serving, wait_until
 
 if TYPE_CHECKING:

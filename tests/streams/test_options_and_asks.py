@@ -53,12 +53,20 @@ def test_given_values_replace_defaults() -> None:
         ({"flight_size": True}, "whole number"),
         ({"flight_size": None}, "whole number"),
         ({"flight_size": "9"}, "whole number"),
+        ({"fragment_size": 1 << 20}, "at most 1048528"),
         ({"consensus_sequence_number_behavior": "most"}, "'lowest', 'majority', 'highest'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(InvalidValue, match=says):
         settled(given, Scope.SOURCE)
+
+
+def test_a_switch_is_true_or_false() -> None:
+    made = settled({"allow_confirmed_delivery": False}, Scope.RECEIVER)
+    assert made["allow_confirmed_delivery"] is False
+    with pytest.raises(InvalidValue, match="True or False"):
+        settled({"allow_confirmed_delivery": 0}, Scope.RECEIVER)
 
 
 BRIDGE = Bridge(epoch=2, stage=Stage.JOINT, lists=(ABC, listed("d")), firsts=((1, 0), (2, 9)))
@@ -124,6 +132,18 @@ def test_rubbish_is_no_ask_and_no_answer(data: bytes) -> None:
     for read in (asks.ask_of, asks.answer_of):
         with pytest.raises(FrameRefused):
             read(data)
+
+
+def test_what_a_receiver_says_to_its_source_arrives_and_nothing_else_does() -> None:
+    for said in (
+        asks.Learn(topic="bars", session=9),
+        asks.Confirm(stream=1, epoch=2, receiver=5, below=3),
+    ):
+        assert asks.said_of(asks.packed(said)) == said
+    with pytest.raises(FrameRefused):
+        asks.said_of(asks.packed(asks.Look(topic="bars", session=9)))
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Confirm(stream=1, epoch=2, receiver=5, below=3)))
 
 
 def test_an_answer_is_no_ask() -> None:

@@ -6,22 +6,30 @@ import asyncio
 import signal
 import subprocess
 import sys
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from onceq.cli import storing
+from onceq.streams.errors import StoreFailed
 from onceq.streams.model import asks
 from onceq.streams.model.frames import decode
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.limits import WhenFull
 from onceq.streams.store.log.entries import EntryKind
+from onceq.streams.store.rolling import Roll
+from onceq.streams.store.running import Kind
 from tests.cli.parts import run_here
 from tests.streams.net.daemons import Source
 from tests.streams.store.test_disk_store import ABC, S, admission, chance, data_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+LOCAL = ("--listen", "127.0.0.1:0")
 
 
 def send_some(store: DiskStore, count: int) -> None:
@@ -65,29 +73,96 @@ async def use(address: str) -> None:
     assert await source.ask(admission(1)) == asks.Holding(epoch=1, end=0)
     source.link.send(data_of(1, 0))
     assert await source.heard() == asks.Holding(epoch=1, end=1)
+    ask = asks.Register(stream=S, epoch=1, topic="bars", session=0xB5)
+    assert isinstance(await source.ask(ask), asks.Registered)
     source.link.close()
     assert await source.heard() is None
 
 
+def started(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "onceq.cli.main", "--json", "store", "run", *words]
+    listen = ["--listen", "127.0.0.1:0"]
+    return subprocess.Popen([*command, *listen], stdout=subprocess.PIPE, text=True)
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a store says when others can connect."""
+    assert process.stdout is not None
+    said = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])
+    assert said["event"] == "ready"
+    return said
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """What else a store says when it gets a signal, by which it ends in order."""
+    assert process.stdout is not None
+    process.send_signal(number)
+    said = process.stdout.read()
+    assert process.wait(30) == 0
+    return said
+
+
 def test_a_store_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    home = str(tmp_path / "store")
-    words = ["--json", "store", "run", home, "--listen", "127.0.0.1:0", "--init"]
-    command = [sys.executable, "-m", "onceq.cli.main", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        ready = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])
-        assert ready["event"] == "ready"
-        asyncio.run(use(ready["address"]))
+    home, log = str(tmp_path / "store"), tmp_path / "log"
+    words = ("--init", "--log", str(log), "--roll", "daily", "--metrics", "127.0.0.1:0")
+    with started(home, *words) as process:
+        said = ready(process)
+        asyncio.run(use(said["address"]))
         refused = run_here("store", "run", home, "--listen", "127.0.0.1:0")
         assert (refused.code, "in use by another" in refused.err) == (4, True)
-        (row,) = json("show", home)
-        assert (row["topic"], row["session"], row["end"]) == ("bars", 9, 1)
-        process.send_signal(signal.SIGTERM)
-        assert '"stopped"' in process.stdout.read()
-        assert process.wait(30) == 0
+        for where in (home, said["address"]):
+            (row,) = json("show", where)
+            assert (row["topic"], row["session"], row["end"]) == ("bars", 9, 1)
+            assert row["stores"] == ["a b c"]
+            (receiver,) = row["receivers"]
+            assert (receiver["key"], receiver["below"], receiver["lag"]) == ("session b5", 0, 0)
+        with urllib.request.urlopen(f"http://{said['metrics']}/metrics", timeout=30) as answer:
+            assert b'onceq_stream_end{topic="bars",session="9"' in answer.read()
+        assert '"stopped"' in ended(process, signal.SIGTERM)
+    assert ["store_began" in line or "store_stopped" in line for line in lines(log)] == [True] * 2
     store = DiskStore(tmp_path / "store", chance)
     assert list(store.read(S, range(9))) == [data_of(1, 0)]
     store.close()
+
+
+def lines(log: Path) -> list[str]:
+    return log.read_text().splitlines()
+
+
+def test_a_store_that_is_killed_has_what_it_acknowledged(tmp_path: Path) -> None:
+    home = str(tmp_path / "store")
+    with started(home, "--init") as process:
+        asyncio.run(use(ready(process)["address"]))
+        process.kill()
+    with started(home) as process:
+        (row,) = json("show", ready(process)["address"])
+        assert row["end"] == 1
+        assert '"stopped"' in ended(process, signal.SIGINT)
+
+
+def test_a_memory_store_needs_no_directory(tmp_path: Path) -> None:
+    with started("--kind", "memory", "--log", str(tmp_path / "log"), "--roll-size", "1") as process:
+        asyncio.run(use(ready(process)["address"]))
+        ended(process, signal.SIGTERM)
+    assert len([*tmp_path.iterdir()]) == 2, "the second message rolled the file"
+
+
+def test_a_disk_that_fails_is_said_with_a_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise StoreFailed("the disk failed")
+
+    monkeypatch.setattr(storing, "run_store", failing)
+    monkeypatch.setattr(storing, "begin_log", lambda _: None)
+    answer = run_here("store", "run", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert (answer.code, answer.err) == (4, "onceq: the disk failed\n")
+
+
+def test_the_words_of_options_are_those_of_streams() -> None:
+    text = run_here("store", "run", "--help").out
+    for words in (Kind, WhenFull, Roll):
+        assert "|".join(word.value for word in words) in text
 
 
 @pytest.mark.parametrize(
@@ -95,11 +170,22 @@ def test_a_store_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
     [
         (("run", "{home}", "--listen", "0.0.0.0:7401"), 2, "without TLS"),
         (("run", "{home}", "--listen", "7401"), 2, "is no address"),
-        (("run", "{home}", "--listen", "127.0.0.1:0", "--init"), 4, "not empty"),
-        (("run", "{home}", "--listen", "127.0.0.1:0", "--no-cache"), 2, "stays of its kind"),
-        (("run", "{home}x", "--listen", "127.0.0.1:0"), 4, "is no store's"),
+        (("run", "{home}", *LOCAL, "--metrics", "0.0.0.0:0"), 2, "without TLS"),
+        (("run", "{home}", *LOCAL, "--own", "here"), 2, "is no address"),
+        (("run", "{home}", *LOCAL, "--init"), 4, "not empty"),
+        (("run", "{home}", *LOCAL, "--kind", "no-cache"), 4, "stays of its kind"),
+        (("run", "{home}", *LOCAL, "--kind", "other"), 2, "disk, memory, no-cache"),
+        (("run", "{home}", *LOCAL, "--kind", "memory"), 2, "neither directory"),
+        (("run", *LOCAL), 2, "a directory"),
+        (("run", "{home}x", *LOCAL), 4, "is no store's"),
+        (("run", "{home}", *LOCAL, "--limit", "much"), 2, "--limit 'much'"),
+        (("run", "{home}", *LOCAL, "--age", "1MiB"), 2, "--age '1MiB'"),
+        (("run", "{home}", *LOCAL, "--when-full", "stop"), 2, "block, overwrite"),
+        (("run", "{home}", *LOCAL, "--roll", "daily"), 2, "said with --log"),
+        (("run", "{home}", *LOCAL, "--log", "{home}/l", "--roll", "no"), 2, "daily, hourly"),
         (("scrub", "{home}", "--tls-key", "key"), 2, "together, or none"),
         (("show", "{home}x"), 4, "is no store's"),
+        (("show", "127.0.0.1:1"), 4, "no store answers"),
         (("verify", "{home}x"), 4, "is no store's"),
     ],
 )
@@ -109,6 +195,19 @@ def test_what_cannot_be_is_said_and_has_its_code(
     answer = run_here("store", *(word.format(home=home) for word in words))
     assert answer.code == code, answer
     assert says in answer.err
+
+
+def test_a_directory_of_another_version_or_user_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
+    answer = run_here("store", "show", str(home))
+    assert (answer.code, "belongs to another user" in answer.err) == (4, True)
+    monkeypatch.undo()
+    path = home / "store.json"
+    path.write_text(path.read_text().replace('"version":1', '"version":2'))
+    answer = run_here("store", "show", str(home))
+    assert (answer.code, "of version 2, not 1" in answer.err) == (4, True)
 
 
 def test_what_a_store_has_is_shown(home: Path) -> None:

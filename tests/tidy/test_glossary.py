@@ -34,8 +34,8 @@ pages parquet perform persistent pipelines plugin pooler postgres postgresql pre
 readers recording records refusals refused relations replacing reused rows runner running schema
 scratch scripts sealing seen settings shown signal signals signature sockets spark sqlite stable
 start statistics stopped summary table tables taken taker taking telemetry tell telling testing
-timeout too traces transactions types unsent unwrap up usage value version waiting wake way went
-whole words work write writing
+timeout too traces transactions types units unsent unwrap up usage value version waiting wake way
+went whole words work write writing
 """.split()  # noqa: SIM905 - a list of words reads best as one
 )
 """Words that mean in our names what they mean anywhere, and names of others' things."""

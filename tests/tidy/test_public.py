@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PUBLIC_MODULES = (("onceq", PACKAGE / "__init__.py"), ("onceq.errors", PACKAGE / "errors.py"))
+PUBLIC_MODULES = (
+    ("onceq", PACKAGE / "__init__.py"),
+    ("onceq.errors", PACKAGE / "errors.py"),
+    ("onceq.streams", PACKAGE / "streams" / "__init__.py"),
+)
 
 
 def public_names(module: ast.Module) -> Iterator[str]:

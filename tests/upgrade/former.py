@@ -23,12 +23,12 @@ def make_former(conninfo: str, repository: str, name: str) -> None:
         functions = file.read()
     tables = scripts.tables(0, FORMER[name])
     text = "\n".join([f"create schema {repository};", tables, functions])
-    version = (FORMER[name], scripts.tables_sha256(FORMER[name]))
+    digest = scripts.tables_sha256(FORMER[name])
     with psycopg.connect(conninfo) as connection:
         connection.execute(scripts.in_schema(text, repository).encode())
-        connection.execute(scripts.made(repository).encode())
         connection.execute(
-            f"update {repository}.repository set functions_sha256 = 'former',"
-            " schema_version = %s, tables_sha256 = %s".encode(),
-            version,
+            f"insert into {repository}.repository"
+            " (name, schema_version, tables_sha256, functions_sha256)"
+            " values (%s, %s, %s, 'former')".encode(),
+            (repository, FORMER[name], digest),
         )

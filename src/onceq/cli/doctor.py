@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,16 +18,20 @@ from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded import embedded_status
 from onceq.engine.embedded.locate import EMBEDDED, Located, locate
 from onceq.engine.perform.driver import connect
-from onceq.engine.schema import health, migrate, scripts
+from onceq.engine.schema import health, migrate
 from onceq.engine.schema.health import DatabaseFacts
+from onceq.engine.schema.holders import connected_levels
 from onceq.engine.sessions.session import DOCTOR_TELLS
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.admin_ops import ListServers
 from onceq.model.queue import QueueKind
+from onceq.version import LEVEL
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+    from onceq.engine.sessions.levels import Stamp
 
 COLUMNS: Final = ("check", "verdict", "found", "advice")
 FREE_BYTES_WARN: Final = 1_000_000_000
@@ -91,11 +95,12 @@ def _examine_schema(
     connection: Connection[Any], located: Located, repository: str
 ) -> Iterator[Finding]:
     try:
-        migrate.verify(connection, repository)
+        stamp = migrate.verify(connection, repository)
     except OnceqError as error:
         yield _failed("schema", error)
         return
-    yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
+    yield schema(repository, stamp)
+    yield sessions(connected_levels(connection), stamp.level)
     yield ownership(health.foreign_sequences(connection, repository))
     orphaned = health.orphaned_claims(connection, repository)
     connection.close()  # the next one may be the last that the role is allowed
@@ -152,6 +157,28 @@ def disk(free: int) -> Finding:
         f"{free / 1e9:.1f} GB free",
         "make room: a full disk stops every send",
         verdict=verdict,
+    )
+
+
+def schema(repository: str, stamp: Stamp) -> Finding:
+    """Judges the level of a repository with which this onceq may work."""
+    return _when(
+        stamp.level > LEVEL,
+        "schema",
+        f"{repository}: level {stamp.level}, schema {stamp.version}, serves code from level "
+        f"{stamp.serves} on; this onceq is of level {LEVEL}",
+        "upgrade this onceq before the repository again",
+    )
+
+
+def sessions(levels: Mapping[int, int], newest: int) -> Finding:
+    """Judges the code that is connected. levels: sessions by level; newest: the repository's."""
+    found = ", ".join(f"{count} of level {level}" for level, count in levels.items())
+    return _when(
+        any(level < newest for level in levels),
+        "sessions",
+        found or "none that says its level",
+        "upgrade what is older before the repository again: pg_stat_activity.application_name says",
     )
 
 

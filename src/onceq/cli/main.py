@@ -21,6 +21,7 @@ from onceq.cli import (
     restoring,
     serving,
     stores,
+    streams,
 )
 from onceq.cli.command import Invocation, command
 from onceq.cli.doctor import doctor
@@ -56,6 +57,7 @@ def make_app() -> typer.Typer:
     app.add_typer(requests.error_app, name="error")
     app.add_typer(history.app, name="history")
     app.add_typer(stores.make_app(), name="store")
+    app.add_typer(streams.make_app(), name="stream")
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)

@@ -8,38 +8,78 @@ import platform
 import shutil
 import signal
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onceq import telemetry
 from onceq.cli.command import Invocation
-from onceq.cli.config import chosen_repository
+from onceq.cli.config import Target, chosen_repository
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.engine.connect import address
 from onceq.engine.embedded import find_binaries, stop_embedded
 from onceq.engine.embedded.locate import EMBEDDED, locate
-from onceq.engine.schema import migrate, scripts
+from onceq.engine.perform.driver import connect
+from onceq.engine.schema import migrate, scripts, upgrading
 from onceq.errors import EmbeddedError, InvalidValue, MissingExtra
-from onceq.version import __version__
+from onceq.version import LEVEL, __version__
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 
 def init(
     invoked: Invocation,
     *,
-    print_sql: Annotated[bool, typer.Option("--print-sql", help="Only print the SQL.")] = False,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Only print the SQL that it would run.")
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0, help="Seconds to try while tables are locked.")
+    ] = migrate.WAIT_S,
 ) -> None:
-    """Create the repository's schema, or bring it up to date; running it again is harmless."""
+    """Create the repository's schema, or bring it up to date; running it again is harmless.
+
+    Exit 1: its tables stayed locked, or code that the new level does not serve is at work.
+    """
     if print_sql:
-        script = scripts.script(chosen_repository(invoked.repository))
+        script = _script(invoked)
         invoked.output.either({"sql": script}, script)
         return
     target = invoked.target
-    with contextlib.closing(locate(target.url)) as located:
-        changed = migrate.apply_with(located.conninfo, target.repository)
-    made = {"changed": changed, "schema_version": scripts.newest()}
+    with _connected(target) as connection:
+        name = target.repository
+        changed = migrate.apply(connection, name, wait_s=timeout_s, told=_waits)
+        stamp = migrate.verify(connection, name)
+    made = {"changed": changed, "level": stamp.level, "schema_version": stamp.version}
     invoked.output.item({"repository": target.repository, **made})
+
+
+def _script(invoked: Invocation) -> str:
+    """Returns what `init` would run: where no database is named, on one without the repository."""
+    try:
+        target = invoked.target
+    except InvalidValue:
+        return upgrading.script(chosen_repository(invoked.repository), None)
+    with _connected(target) as connection:
+        return migrate.script(connection, target.repository)
+
+
+@contextlib.contextmanager
+def _connected(target: Target) -> Generator[Connection[Any]]:
+    with contextlib.ExitStack() as opened:
+        located = opened.enter_context(contextlib.closing(locate(target.url)))
+        yield opened.enter_context(contextlib.closing(connect(located.conninfo)))
+
+
+def _waits(event: telemetry.UpgradeWaits) -> None:
+    hint(
+        f"onceq: locks of repository {event.repository!r} are held by {event.holders}; "
+        f"trying again in {event.delay_s:g} s"
+    )
 
 
 def url(
@@ -128,6 +168,7 @@ def version(invoked: Invocation) -> None:
     """Print the versions of onceq, its schema and Python."""
     versions = {
         "version": __version__,
+        "level": LEVEL,
         "schema_version": scripts.newest(),
         "python": platform.python_version(),
     }

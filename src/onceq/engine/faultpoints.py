@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from onceq.model import admin_ops, archive_ops, desk_ops, ledger_ops, ops
+from onceq.model import admin_ops, archive_ops, desk_ops, ledger_ops, ops, stream_ops
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""
@@ -39,7 +39,7 @@ WATCHED: Final = {"_commit": "Commit"}
 
 OPS: Final = {
     one.__name__: one.changes
-    for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops)
+    for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops, stream_ops)
     for one in vars(module).values()
     if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
 }
@@ -53,6 +53,7 @@ NAMED: Final = {
     "archive.compacted": "the files of small runs are one by day, durable, and in no manifest",
     "bulk.read": "an executor is about to enqueue rows of a DataFrame",
     "bulk.enqueued": "they are enqueued, and Spark does not know",
+    "into.moved": "effects and position are committed, and no store was told",
     "migrate.made": "the schema is made or brought up to date, and not committed",
     "migrate.committed": "the schema is committed, and nobody was told",
     "embedded.cluster_made": "a new cluster is whole, under a name that is not its own yet",
@@ -66,6 +67,8 @@ NAMED: Final = {
     "file.named": "the file of replies has its name, which is not durable yet",
     "parquet.written": "the Parquet file is whole, under a name that is not its own yet",
     "parquet.named": "the Parquet file has its name, and the rows it was made of are there",
+    "relay.planned": "numbers are planned, and nothing was sent under them",
+    "relay.sent": "what was planned is sent, and not known to be stable",
     "spark.claim": "the planning process is about to claim a group",
     "spark.claimed": "it has claimed one, and Spark does not know",
     "spark.read": "an executor has read a part of a group",

@@ -95,7 +95,8 @@ def execute(
     """Runs what was claimed; returns what was claimed next, chained to its last finish.
 
     Returns None if no claim followed: this run chains none, its last piece came to nothing, or a
-    stop is due.
+    stop is due. Before a later piece it asks again what is still claimed: what was killed while an
+    earlier one ran is not called.
     """
     pieces = _pieces(run.elements)
     while True:
@@ -113,6 +114,10 @@ def execute(
             pieces = yield from _wait_out(session, life, pieces)
         if not pieces or (yield from ops.Stopping()):
             return after.following
+        if after.faulty or not after.undone:
+            pieces = yield from _still_whole(session, life, run, pieces)
+            if not pieces:
+                return None
 
 
 def _pieces(elements: list[Element]) -> list[list[Element]]:
@@ -221,7 +226,7 @@ def _undo(
     was_committed = yield from ops.Rollback()
     begun = len(batch.done) + len(batch.running)
     yield from tell(session, undone(run.served.queue, run.elements, begun, code_of(error)))
-    held = yield from _still_claimed(session, life, run)
+    held = yield from _still_claimed(session, life, run, run.elements)
     done = [element for element, _ in batch.done if element.seq in held]
     running = [element for element in batch.running if element.seq in held]
     rest = [element for element in run.elements[begun:] if element.seq in held]
@@ -245,13 +250,23 @@ def _undo(
     return After(None, [piece for piece in (*left, rest) if piece], undone=True, faulty=is_faulty)
 
 
+def _still_whole(
+    session: ServerSession, life: ops.Incarnation, run: Execution, pieces: list[list[Element]]
+) -> ops.Program[list[list[Element]]]:
+    """Returns what is still claimed of pieces."""
+    elements = [element for piece in pieces for element in piece]
+    held = yield from _still_claimed(session, life, run, elements)
+    left = [[element for element in piece if element.seq in held] for piece in pieces]
+    return [piece for piece in left if piece]
+
+
 def _still_claimed(
-    session: ServerSession, life: ops.Incarnation, run: Execution
+    session: ServerSession, life: ops.Incarnation, run: Execution, elements: Sequence[Element]
 ) -> ops.Program[set[int]]:
-    """Returns what of a batch is still claimed, by seq, and tells of what is not."""
-    seqs = [element.seq for element in run.elements]
+    """Returns what of some elements is still claimed, by seq, and tells of what is not."""
+    seqs = [element.seq for element in elements]
     held = set((yield from ops.StillClaimed(seqs=seqs, incarnation=life.incarnation)))
-    for element in run.elements:
+    for element in elements:
         if element.seq not in held:
             session.counts.claims_lost += 1
             yield from tell(session, lost(run.served.queue, element))

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.engine.perform.guarded import HandlerConnection, said_by
 from onceq.errors import (
     EnvironmentFault,
     HandlerFailed,
@@ -29,65 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseContext[Any])
 
-REFUSED = frozenset(
-    {
-        "autocommit",
-        "cancel",
-        "cancel_safe",
-        "close",
-        "commit",
-        "deferrable",
-        "isolation_level",
-        "read_only",
-        "rollback",
-        "set_autocommit",
-        "set_deferrable",
-        "set_isolation_level",
-        "set_read_only",
-        "tpc_begin",
-        "tpc_commit",
-        "tpc_prepare",
-        "tpc_rollback",
-    }
-)
-"""What a handler may not do to its connection: only the server commits."""
-
 ACTED_UPON = (HandlerSignal, HandlerMisuse, EnvironmentFault)
 """Errors that reach the server as they were raised, besides the database's own. EnvironmentFault
 comes from onceq's operations on the handler's connection."""
-
-
-class HandlerConnection:
-    """The server's connection during one execution, without the means to end its transaction."""
-
-    __slots__ = ("_inner",)
-
-    def __init__(self, inner: psycopg.BaseConnection[Any]) -> None:
-        object.__setattr__(self, "_inner", inner)
-
-    def __getattr__(self, name: str) -> Any:
-        _refuse(name)
-        inner = object.__getattribute__(self, "_inner")
-        if inner is None:
-            raise HandlerMisuse("this execution is over: its connection cannot be used any more")
-        return getattr(inner, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        _refuse(name)
-        raise HandlerMisuse(f"connection.{name} cannot be set inside a handler")
-
-    def expire(self) -> None:
-        """Ends the use of this object; called when the handler has returned."""
-        object.__setattr__(self, "_inner", None)
-
-
-def _refuse(name: str) -> None:
-    if name in REFUSED:
-        raise HandlerMisuse(
-            f"a handler cannot use connection.{name}: its transaction commits together with the "
-            "reply when it returns, and rolls back when it raises; use connection.transaction() "
-            "for a savepoint"
-        )
 
 
 def _context(
@@ -105,14 +50,6 @@ def _context(
         correlation_id=element.correlation_id,
         owes_reply=element.owes_reply,
     )
-
-
-def said_by(error: BaseException) -> str:
-    """Returns the text of an error, or a note that it cannot be had."""
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 # the server's handler boundary: its __str__ raised
-        return f"its text cannot be had: {type(second).__name__}"
 
 
 def _failed(error: BaseException) -> HandlerFailed:

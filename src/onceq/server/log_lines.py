@@ -1,7 +1,7 @@
 """How the command line's processes log: text for people, or JSON, one object on each line.
 
-Used by `onceq serve`, its children, and `onceq spark serve`. In your own programs, logging is
-yours: the events of `onceq.telemetry` go wherever you send them.
+Used by `onceq serve`, its children, `onceq spark serve` and `onceq store run`. In your own
+programs, logging is yours: the events of `onceq.telemetry` go wherever you send them.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(content).decode()
 
 
-def write_log(form: LogFormat, level: LogLevel) -> None:
-    """Makes the whole process log to standard error, unless logging was already set up."""
-    to_stderr = logging.StreamHandler(sys.stderr)
+def write_log(form: LogFormat, level: LogLevel, to: logging.Handler | None = None) -> None:
+    """Makes the whole process log, to standard error by default, unless that was already set up."""
+    handler = logging.StreamHandler(sys.stderr) if to is None else to
     formatter = JsonLines() if form is LogFormat.JSON else logging.Formatter(TEXT)
-    to_stderr.setFormatter(formatter)
-    logging.basicConfig(level=level.value.upper(), handlers=[to_stderr])
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.value.upper(), handlers=[handler])
     if level is LogLevel.INFO:  # sockets of Spark's bridge to Java are not events
         logging.getLogger(CHATTY).setLevel(logging.WARNING)

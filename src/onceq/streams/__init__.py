@@ -1,5 +1,98 @@
 """Persistent streams: sources send to receivers and to stores at once; what is stable stays.
 
-Being built: so far there are its pure parts (`model`), and stores that serve (`store`, `net`).
-Nothing here is public yet, and no other part of onceq imports it. Source: UM; the promise is G11.
+This is the public API of streams; what is not named here is private. A source sends the values of a
+topic, and stores keep them; a receiver is shown each of them in order, goes on behind what it has
+acknowledged, and is told of every gap. Source: UM; the promise is G11, in docs/streams.md.
 """
+
+from onceq.streams.api.async_context import AsyncStreamContext, open_async
+from onceq.streams.api.async_receiver import AsyncReceiver
+from onceq.streams.api.async_source import AsyncSource
+from onceq.streams.api.context import StreamContext, open  # noqa: A004 # streams.open reads well
+from onceq.streams.api.receiver import Receiver
+from onceq.streams.api.source import Source
+from onceq.streams.api.statistics import ReceiverStatistics, SourceStatistics
+from onceq.streams.bridge.hands import IntoContext
+from onceq.streams.bridging import Bridge, into, relay
+from onceq.streams.errors import (
+    DataLost,
+    FlightFull,
+    NotRegistered,
+    NumberConflict,
+    SourceSucceeded,
+    StreamReplaced,
+)
+from onceq.streams.model.contiguous import Contiguous
+from onceq.streams.model.events import (
+    Confirmed,
+    Event,
+    FlightSize,
+    ListChanged,
+    Loss,
+    NotStable,
+    OptionsChanged,
+    ReceiverDead,
+    Reclaimed,
+    RegistrationComplete,
+    RegistrationError,
+    RolledBack,
+    SequenceNumbers,
+    SourceFenced,
+    Stable,
+    StoreRegistered,
+    StoreUnresponsive,
+    WhyLost,
+)
+from onceq.streams.model.low import RecoveryInfo
+from onceq.streams.net.tls import Certificates
+from onceq.streams.receiver.message import Identity, Message
+from onceq.streams.receiver.tokens import Token
+from onceq.streams.topic import Topic
+
+__all__ = [
+    "AsyncReceiver",
+    "AsyncSource",
+    "AsyncStreamContext",
+    "Bridge",
+    "Certificates",
+    "Confirmed",
+    "Contiguous",
+    "DataLost",
+    "Event",
+    "FlightFull",
+    "FlightSize",
+    "Identity",
+    "IntoContext",
+    "ListChanged",
+    "Loss",
+    "Message",
+    "NotRegistered",
+    "NotStable",
+    "NumberConflict",
+    "OptionsChanged",
+    "Receiver",
+    "ReceiverDead",
+    "ReceiverStatistics",
+    "Reclaimed",
+    "RecoveryInfo",
+    "RegistrationComplete",
+    "RegistrationError",
+    "RolledBack",
+    "SequenceNumbers",
+    "Source",
+    "SourceFenced",
+    "SourceStatistics",
+    "SourceSucceeded",
+    "Stable",
+    "StoreRegistered",
+    "StoreUnresponsive",
+    "StreamContext",
+    "StreamReplaced",
+    "Token",
+    "Topic",
+    "WhyLost",
+    "into",
+    "open",
+    "open_async",
+    "relay",
+]

@@ -5,13 +5,16 @@ import enum
 from onceq.errors import OperatingError
 
 __all__ = [
+    "DataLost",
     "FlightFull",
     "FrameRefused",
     "NotRegistered",
     "NumberConflict",
     "SourceSucceeded",
+    "StoreFailed",
     "StoreFull",
     "StoreRefused",
+    "StreamReplaced",
     "WhyRefused",
 ]
 
@@ -36,6 +39,10 @@ class StoreFull(OperatingError):
     """The disk of a store is full, or its limit is reached; nothing was appended."""
 
 
+class StoreFailed(OperatingError):
+    """The disk of a store failed: what it did not acknowledge it may have or not. It must end."""
+
+
 class StoreRefused(OperatingError):
     """The directory is not this store's: another's, of another version, empty, or in use."""
 
@@ -54,3 +61,23 @@ class NumberConflict(OperatingError):
 
 class FlightFull(OperatingError):
     """As many messages are sent and not yet stable as may be: nothing was sent."""
+
+
+class StreamReplaced(OperatingError):
+    """A stream is not the one whose position is known, or ends below it: nothing was taken of it.
+
+    All its stores forgot it, or a person accepted that some of it is lost.
+    """
+
+
+class DataLost(OperatingError):
+    """Numbers of a stream that no store can give any more, and that were not passed on.
+
+    first, last: both included. why: as the event Loss says.
+    """
+
+    def __init__(self, text: str, *, first: int, last: int, why: str) -> None:
+        super().__init__(text)
+        self.first = first
+        self.last = last
+        self.why = why

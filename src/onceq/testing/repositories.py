@@ -65,7 +65,7 @@ select md5(string_agg(part, ';' order by part)) from (
     select concat_ws(' ', conname, pg_get_constraintdef(oid))
     from pg_constraint where connamespace = '{0}'::regnamespace
     union all
-    select concat_ws(' ', name, schema_version, functions_sha256) from {0}.repository
+    select concat_ws(' ', name, schema_version, functions_sha256, level, serves) from {0}.repository
 ) parts (part)
 """
 

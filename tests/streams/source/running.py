@@ -43,10 +43,17 @@ class Heard:
         return [one for one in self.events if isinstance(one, kind)]
 
 
-def core(own: StoreList, *, flight: int = 1_000, timing: Timing = TIMING, at: str = "") -> Sending:
+def core(
+    own: StoreList,
+    *,
+    flight: int = 1_000,
+    timing: Timing = TIMING,
+    at: str = "",
+    born_s: int = 1,
+) -> Sending:
     """The core of a new life. at: where receivers are told to find it; empty: where it listens."""
     life = SourceLife(
-        life=next(_lives), born_s=1, own=own, topic=TOPIC, session=SESSION, address=at
+        life=next(_lives), born_s=born_s, own=own, topic=TOPIC, session=SESSION, address=at
     )
     return Sending(life, Flight(messages_max=flight), timing)
 

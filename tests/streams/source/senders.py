@@ -11,6 +11,7 @@ from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.model.window import Flight
 from onceq.streams.source import acts
 from onceq.streams.source.epochs import Begun, SourceLife, Timing, WhyEnded
+from onceq.streams.source.releasing import Policy
 from onceq.streams.source.sending import Sending
 
 ABC = listed("a b c")
@@ -43,6 +44,7 @@ def begun(epoch: int = 1, end: int = 0, noted: str = "abc", **given: Any) -> Beg
         donors=("a", "b", "c"),
         refused=frozenset(given.get("refused", "")),
         unable=frozenset(given.get("unable", "")),
+        fresh=frozenset(given.get("fresh", "")),
     )
 
 
@@ -51,7 +53,9 @@ class Source:
 
     def __init__(self, own: StoreList = ABC, flight: int = 10, **given: Any) -> None:
         life = SourceLife(life=5, born_s=1, own=own, topic="bars", session=9, address="x:1")
-        self.core = Sending(life, Flight(messages_max=flight), TIMING, **given)
+        sizes = {"messages_max": flight, **given.pop("flights", {})}
+        policy = Policy(**given.pop("policy", {}))
+        self.core = Sending(life, Flight(**sizes), TIMING, policy=policy, **given)
         self.now_s = 0.0
         self.sent: dict[str, list[Frame]] = {}
         self.published: list[Any] = []
@@ -101,6 +105,17 @@ class Source:
         one = self.asked.pop(0)
         self.step(acts.Answered(store=one.store, ask=one.ask, answer=answer))
         return one.ask
+
+    def confirm(self, receiver: int, below: int, link: int | None = None, epoch: int = 1) -> None:
+        """Let a receiver say that it has processed everything below."""
+        said = asks.Confirm(stream=S, epoch=epoch, receiver=receiver, below=below)
+        self.step(acts.Confirmed(link=receiver if link is None else link, said=said))
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """What was told of some kind since the last call."""
+        found = [one for one in self.told if isinstance(one, kind)]
+        self.told = [one for one in self.told if not isinstance(one, kind)]
+        return found
 
     def ranges(self, store: str) -> list[tuple[int, int]]:
         """The numbers of the frames that were sent to a store since the last call."""

@@ -42,7 +42,7 @@ def test_a_store_that_lacks_what_was_released_is_filled_by_a_new_epoch(source: S
 
 
 def test_with_much_retained_a_slow_store_is_not_waited_for() -> None:
-    source = Source(retained_bytes_max=100)
+    source = Source(policy={"retransmit_retention_size_limit": 100})
     source.begin(begun())
     source.send(b"x" * 60)
     source.have("ab", 1)
@@ -58,7 +58,7 @@ def test_with_much_retained_a_slow_store_is_not_waited_for() -> None:
 
 
 def test_a_store_that_has_no_room_does_not_cost_an_epoch_each_time_it_falls_behind() -> None:
-    source = Source(retained_bytes_max=100)
+    source = Source(policy={"retransmit_retention_size_limit": 100})
     source.begin(begun())
     source.send(b"x" * 60)
     source.step(acts.Came(store="c", answer=asks.Full(end=0)))
@@ -211,7 +211,7 @@ def test_a_number_that_the_chosen_log_has_is_stable_and_was_not_given_up(source:
 
 
 def test_what_is_released_is_told_and_whether_a_limit_forced_it() -> None:
-    source = Source(retained_bytes_max=100)
+    source = Source(policy={"retransmit_retention_size_limit": 100})
     source.begin(begun())
     source.send(b"x" * 60)
     source.have("abc", 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from onceq.streams.net.link import Link
 from onceq.streams.net.wire import TO_FRAMES, ask_frame
 from onceq.streams.source import listening
 from onceq.streams.source.async_source import AsyncSource
+from onceq.streams.source.listening import Heard, Listening
 from tests.streams.net.clusters import running
 from tests.streams.net.daemons import LOCAL, soon
 from tests.streams.source.running import (
@@ -118,32 +118,57 @@ def test_one_that_came_before_the_first_epoch_is_told_when_that_begins() -> None
     asyncio.run(run())
 
 
-def test_one_that_takes_nothing_is_cut_off_and_slows_nobody(
+class Slow(Link):
+    """A link whose other end takes nothing, until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(made=lambda _: None, came=lambda *_: None, lost=lambda *_: None)
+        self.sent: list[bytes] = []
+        self.taken = 0
+
+    @property
+    def buffered(self) -> int:
+        return sum(map(len, self.sent[self.taken :]))
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def take_all(self) -> None:
+        self.taken = len(self.sent)
+
+
+def test_one_that_takes_nothing_is_skipped_and_told_how_far_all_is_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "BUFFERED_BYTES_MAX", 1 << 20)
-
-    async def run() -> None:
-        async with listens() as (stores, one):
-            hearing = await Hearing.to(one)
-            deaf = socket.create_connection(address_of(one))
-            deaf.settimeout(WITHIN_S)
-            deaf.sendall(ask_frame(0, 1, LEARN))
-            receivers = one._driver.receivers
-            await soon(lambda: len(receivers._joined) == 2)
-            large = [bytes(20_000)] * 10
-            async with asyncio.timeout(WITHIN_S):
-                while receivers.skipped == 0:
-                    await send_all(one, large)
-                    await one.wait_stable(WITHIN_S)
-            sent = one.next_number
-            await soon(lambda: len(hearing.messages()) == sent)
-            assert len(stores.log("a", S)) <= sent
-            assert not hearing.is_lost
-            await soon(lambda: len(receivers._links) == 1)
-            deaf.close()
-
-    asyncio.run(run())
+    monkeypatch.setattr(listening, "BUFFERED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(listening, "RESUMED_BYTES_MAX", 250)
+    said: list[tuple[int, asks.Confirm]] = []
+    receivers = Listening(
+        Heard(
+            learn=lambda _: asks.Forgot(),
+            confirmed=lambda link, one: said.append((link, one)),
+            left=lambda *_: None,
+        )
+    )
+    quick, slow = Slow(), Slow()
+    for link in (quick, slow):
+        receivers._made(link)
+        receivers._came(link, ask_frame(0, 1, LEARN))
+    for number in range(5):
+        receivers.publish(b"%d" % number * 600)
+        quick.take_all()
+    assert (len(quick.sent), len(slow.sent), receivers.skipped) == (6, 3, 1)
+    confirm = asks.Confirm(stream=S, epoch=1, receiver=5, below=1)
+    receivers._came(slow, ask_frame(S, TO_FRAMES, confirm))
+    assert said == [(2, confirm)], "it is heard all the same"
+    receivers._came(slow, ask_frame(0, 1, LEARN))
+    receivers.look()
+    assert len(slow.sent) == 3
+    slow.take_all()
+    receivers.look()
+    assert asks.answer_of(decode(slow.sent[3]).body) == asks.Forgot()
+    receivers.publish(b"next")
+    assert (len(slow.sent), slow.sent[4], receivers.skipped) == (5, b"next", 1)
 
 
 @pytest.mark.parametrize(

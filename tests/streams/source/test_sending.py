@@ -8,10 +8,10 @@ from onceq.errors import TooLarge
 from onceq.streams.errors import FlightFull, NotRegistered
 from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
+from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from onceq.streams.model.quorum import Intergroup, Intragroup, StoreList, listed
 from onceq.streams.source import acts
 from onceq.streams.source.epochs import WhyEnded
-from onceq.streams.source.retaining import MESSAGE_BYTES_MAX
 from tests.streams.source.senders import ABC, S, Source, begun
 
 
@@ -38,7 +38,7 @@ def test_before_a_recovery_is_complete_nothing_is_sent() -> None:
         source.core.send(b"early")
     assert source.core.information() is None
     source.begin(begun(end=3, seen={"a": 3, "b": 3, "c": 1}))
-    (complete,) = source.told
+    (complete,) = source.of(events.RegistrationComplete)
     assert complete == events.RegistrationComplete(stream=S, next_number=3, reported=2, epoch=1)
     assert source.send(b"next") == [3]
 
@@ -281,5 +281,5 @@ def test_messages_leave_in_blocks_of_64_kib(source: Source) -> None:
     assert source.ranges("a") == [(0, 1), (1, 2), (2, 3)]
     with pytest.raises(TooLarge, match="as one"):
         source.core.send(b"x" * (MESSAGE_BYTES_MAX + 1))
-    assert source.send(b"x" * MESSAGE_BYTES_MAX) == [3]
+    assert source.send(b"x" * FRAGMENT_BYTES_MAX) == [3]
     assert source.ranges("a") == [(3, 4)]

@@ -41,10 +41,9 @@ def test_a_receiver_is_told_what_it_must_know_once_there_is_an_epoch() -> None:
     [
         asks.Learn(topic="bars", session=8),
         asks.Learn(topic="others", session=9),
-        asks.Look(topic="bars", session=9),
     ],
 )
-def test_who_asks_for_something_else_is_refused(source: Source, ask: asks.Ask) -> None:
+def test_who_asks_for_something_else_is_refused(source: Source, ask: asks.Learn) -> None:
     with pytest.raises(FrameRefused):
         source.core.learn(ask)
 

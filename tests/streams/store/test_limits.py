@@ -27,6 +27,7 @@ from onceq.streams.store.limits import (
     wanted,
 )
 from onceq.streams.store.records import Held, Receiver, Trimmed
+from onceq.streams.store.statistics import of_streams
 from onceq.streams.store.trimming import trim
 from onceq.streams.store.weights import MARKS_MAX, STEP_BYTES, Weight, Weights
 from tests.streams.store.test_disk_store import S, again, begin, chance
@@ -263,6 +264,9 @@ def test_a_full_store_waits_for_the_receiver_that_it_names(home: Path) -> None:
     full = fill(store)
     assert full.blocking == store.catalogue.of(S).receivers[0].regid
     assert 8 <= full.end <= 13
+    (seen,) = of_streams(store)
+    assert (seen.is_full, seen.blocking, seen.forced) == (True, full.blocking, 0)
+    assert (seen.end, seen.size_bytes) == (full.end, store.weights.of(1).kept)
     store.log.commit()
     store.close()
     store = DiskStore(home, chance, may_keep=limits)
@@ -288,6 +292,8 @@ def test_a_store_that_may_overwrite_takes_all_and_says_what_it_gave_up(home: Pat
     held_now = store.catalogue.of(S)
     kept = held_now.end - held_now.begin
     assert 5 <= kept <= 14
+    (seen,) = of_streams(store)
+    assert (seen.is_full, seen.blocking, seen.forced) == (False, 0, 60 - kept)
     assert [decode(one).number for one in store.read(S, range(60))] == [*range(60 - kept, 60)]
     assert store.reclaim()
     store = again(store, home)

@@ -139,6 +139,7 @@ def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) 
         lists=(ABC,),
         address="127.0.0.1:7500",
         stable=0,
+        session=9,
     )
     assert served.told(learn, OTHER) == told
     assert served.told(asks.Learn(topic="bars", session=8), OTHER) == asks.Forgot()

@@ -19,7 +19,7 @@ from onceq.engine.bind.decoding import (
     rates,
 )
 from onceq.engine.bind.statement import NOTHING, bind
-from onceq.model import admin_ops, desk_ops, ops
+from onceq.model import admin_ops, desk_ops, ops, stream_ops
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
 
@@ -232,7 +232,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = {
     kind: bind(kind, SPECIAL.get(kind, {}))
-    for module in (ops, admin_ops, desk_ops)
+    for module in (ops, admin_ops, desk_ops, stream_ops)
     for kind in kinds_of(module)
     if kind not in WITHOUT_SQL
 }

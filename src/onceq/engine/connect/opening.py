@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.perform.gate import Gate
 from onceq.engine.schema import migrate
-from onceq.engine.sessions import silence
 from onceq.engine.sessions.silence import Patience
 from onceq.engine.wake.watch import Watch
 from onceq.model.element import Element
@@ -50,19 +49,25 @@ class Handling(Generic[H]):
 def open_verified(
     conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
 ) -> tuple[psycopg.Connection[Any], str]:
-    """Opens a session on a repository, which it verifies; see `driver.open_session`."""
+    """Opens a session on a repository, which it verifies; see `driver.open_session`.
+
+    What it verifies is in the answer to the session's first question.
+    """
+    opened, again, stamp = driver.open_on(repository, conninfo, settings, patience)
     with contextlib.ExitStack() as undo:
-        connection, again = driver.open_session(conninfo, settings, patience)
-        undo.callback(connection.close)
-        with silence.bounded(connection, patience):
-            migrate.verify(connection, repository)
+        undo.callback(opened.close)
+        migrate.check(opened.info, repository, stamp)
         undo.pop_all()
-    return connection, again
+    return opened, again
 
 
 async def async_open_verified(
     conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
-    """The same. Verified on another connection: what verifies is not asynchronous."""
-    await asyncio.to_thread(migrate.verify_with, conninfo, repository, patience)
-    return await async_driver.open_session(conninfo, settings, patience)
+    """The same."""
+    opened, again, stamp = await async_driver.open_on(repository, conninfo, settings, patience)
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(opened.close)
+        await asyncio.to_thread(migrate.check, opened.info, repository, stamp)
+        undo.pop_all()
+    return opened, again

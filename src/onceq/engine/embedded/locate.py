@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from onceq import version
 from onceq.engine.embedded import EmbeddedServer, open_embedded
 from onceq.errors import InvalidValue
 
@@ -23,7 +24,7 @@ EMBEDDED = "embedded:"
 _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 
 SESSION_SETTINGS = {
-    "application_name": "onceq",
+    "application_name": f"onceq level {version.LEVEL}",
     "connect_timeout": "10",
     "keepalives_idle": "10",
     "keepalives_interval": "5",

@@ -20,8 +20,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.engine.embedded.locate import EMBEDDED, locate
-from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.perform.driver import PostgresDriver, open_on
 from onceq.engine.sessions import session
+from onceq.engine.sessions.levels import check_level
 from onceq.errors import CannotConnect, EnvironmentFault, InvalidValue
 from onceq.model.ops import Commit, Rollback
 
@@ -226,19 +227,29 @@ class Route:
 
 @contextlib.contextmanager
 def spark_driver(route: Route) -> Generator[SparkDriver]:
-    """Connects, restarting an embedded server that has died. Raises CannotConnect, ..."""
+    """Connects, restarting an embedded server that has died. CannotConnect, SchemaTooNew, ..."""
     with contextlib.ExitStack() as undo:
         try:
-            connection = connect(route.conninfo)
+            connection = _connected(route.conninfo, route.repository)
         except CannotConnect:
             if not route.url.startswith(EMBEDDED):
                 raise
             located = locate(route.url)
             undo.callback(located.close)
             located.ensure_running()
-            connection = connect(located.conninfo)
+            connection = _connected(located.conninfo, route.repository)
         undo.callback(connection.close)
         yield SparkDriver(connection, route.repository)
+
+
+def _connected(conninfo: str, repository: str) -> psycopg.Connection[Any]:
+    """Returns a session on a repository that serves code of this level; see `check_level`."""
+    connection, _, stamp = open_on(repository, conninfo, session.settings())
+    with contextlib.ExitStack() as undo:
+        undo.callback(connection.close)
+        check_level(stamp, repository, connection.info.dbname)
+        undo.pop_all()
+    return connection
 
 
 def of_executors(route: Route) -> Route:

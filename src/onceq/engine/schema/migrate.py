@@ -1,4 +1,4 @@
-"""Creates, verifies and upgrades the schema of a repository; see `scripts` for its contents.
+"""Creates, verifies and upgrades the schema of a repository; `upgrading` has the SQL.
 
 What creates or upgrades is called by `onceq init`, and on an embedded database also by
 `onceq.open` and by servers; every link verifies. A repository is one PostgreSQL schema; one that
@@ -8,38 +8,59 @@ never downgrades one.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import time
 from typing import TYPE_CHECKING, Any, Final
 
+import psycopg
 from psycopg import sql
 
+from onceq import telemetry, version
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.perform.driver import connect
-from onceq.engine.schema import scripts
-from onceq.engine.sessions import silence
+from onceq.engine.schema import scripts, upgrading
+from onceq.engine.schema.holders import holders
 from onceq.engine.sessions.faults import translated
+from onceq.engine.sessions.levels import check_level, check_served, stamp_of
 from onceq.engine.sessions.session import ENCODING
-from onceq.engine.sessions.silence import Patience
 from onceq.errors import (
+    DeadlineExceeded,
     EncodingRefused,
     PostgresTooOld,
     SchemaMismatch,
-    SchemaMissing,
     SchemaTooNew,
 )
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
-    import psycopg
+    from collections.abc import Callable
+
+    from onceq.engine.sessions.levels import Stamp
+
+log = logging.getLogger(__name__)
+
+WAIT_S: Final = 60.0
+"""How long making or upgrading a repository tries to get its locks."""
+PAUSE_S: Final = 1.0
+"""Between two tries: what waited behind the former one gets on meanwhile."""
+AGAIN: Final = frozenset({"55P03", "40P01", upgrading.CHANGED})
+"""After these SQLSTATEs it tries again: no lock, a deadlock, and that another one was faster."""
+GIVEN_UP: Final = (
+    "repository {!r} was not upgraded, and nothing happened: for {:g} s its tables were locked by "
+    "{}; end that transaction, or try again when it is over"
+)
+NOT_OURS: Final = "Repository {} is of a later level, which serves this onceq: nothing to do."
 
 OLDEST_POSTGRES = 15
 
 
-def check_server(connection: psycopg.Connection[Any]) -> None:
+def check_server(info: psycopg.ConnectionInfo) -> None:
     """Refuses a PostgreSQL that is too old. Raises PostgresTooOld; nothing happened."""
-    version = connection.info.server_version // 10000
-    if version < OLDEST_POSTGRES:
+    major = info.server_version // 10000
+    if major < OLDEST_POSTGRES:
         raise PostgresTooOld(
-            f"this server is PostgreSQL {version}; onceq needs {OLDEST_POSTGRES} or newer: "
+            f"this server is PostgreSQL {major}; onceq needs {OLDEST_POSTGRES} or newer: "
             "upgrade it, or use embedded:PATH"
         )
 
@@ -54,179 +75,165 @@ def check_encoding(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def schema_version(connection: psycopg.Connection[Any], repository: str) -> int | None:
-    """Returns the version of a repository's schema; None if there is no such repository."""
+def stamp(connection: psycopg.Connection[Any], repository: str) -> Stamp | None:
+    """Returns what a repository says of itself; None if there is no such repository."""
     found = connection.execute(
         "select to_regclass(%s) is not null", (f"{repository}.repository",)
     ).fetchone()
     if not found or not found[0]:
         return None
-    row = connection.execute(
-        sql.SQL("select schema_version from {}.repository").format(sql.Identifier(repository))
-    ).fetchone()
-    return None if row is None else int(row[0])
+    query = sql.SQL("select to_jsonb(r) from {}.repository r").format(sql.Identifier(repository))
+    row = connection.execute(query).fetchone()
+    return None if row is None else stamp_of(row[0])
 
 
-def verify(connection: psycopg.Connection[Any], repository: str) -> None:
-    """Checks that the repository exists and is of this version.
+def verify(connection: psycopg.Connection[Any], repository: str) -> Stamp:
+    """Checks that the repository exists and serves code of this level; returns its stamp.
 
-    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, EnvironmentFault, or
-    StatementRefused if this role may not look; nothing happened.
+    Raises what `check` does, EnvironmentFault, or StatementRefused if this role may not look;
+    nothing happened.
     """
     check_repository(repository)
-    check_server(connection)
+    check_server(connection.info)
     with translated(connection):
-        _verify(connection, repository)
+        found = stamp(connection, repository)
+    return check(connection.info, repository, found)
 
 
-def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
-    version = schema_version(connection, repository)
-    if version is None:
-        raise SchemaMissing(
-            f"database {connection.info.dbname!r} has no repository {repository!r}: "
-            f"run `onceq init --repository {repository}` with the same --url, "
-            "or ask the owner of the database to run it"
-        )
-    _refuse_other(connection, version, repository)
-    row = connection.execute(
-        sql.SQL("select functions_sha256 from {}.repository").format(sql.Identifier(repository))
-    ).fetchone()
-    if version < scripts.newest() or row is None or row[0] != scripts.functions_sha256():
+def check(info: psycopg.ConnectionInfo, repository: str, found: Stamp | None) -> Stamp:
+    """Checks what a repository says of itself, without asking anything; returns it.
+
+    info: of a session on its database. Raises SchemaMissing, SchemaMismatch, SchemaTooNew,
+    PostgresTooOld; nothing happened.
+    """
+    check_server(info)
+    found = check_level(found, repository, info.dbname)
+    if found.level > version.LEVEL:
+        return found
+    _refuse_other(found, repository)
+    ours = (scripts.newest(), scripts.functions_sha256())
+    if (found.version, found.functions_sha256) != ours:
         raise SchemaMismatch(
             f"repository {repository!r} has the tables or functions of another onceq than this one:"
             f" run `onceq init --repository {repository}` with the same --url to bring it up to"
             " date"
         )
+    return found
 
 
-def _refuse_other(connection: psycopg.Connection[Any], version: int, repository: str) -> None:
-    if version > scripts.newest():
+def _refuse_other(found: Stamp, repository: str) -> None:
+    """Refuses a repository of this level, or of a former one, that no release made."""
+    if found.version > scripts.newest():
         raise SchemaTooNew(
-            f"repository {repository!r} has schema {version}, this onceq knows up to "
+            f"repository {repository!r} has schema {found.version}, this onceq knows up to "
             f"{scripts.newest()}: upgrade onceq"
         )
-    columns = "to_jsonb(r) ->> 'tables_sha256'"  # repositories made before 0.1.0 may not have it
-    row = connection.execute(
-        sql.SQL(f"select {columns} from {{}}.repository r").format(sql.Identifier(repository))
-    ).fetchone()
-    if row is None or row[0] != scripts.tables_sha256(version):
+    if found.tables_sha256 != scripts.tables_sha256(found.version):
         raise SchemaMismatch(
             f"repository {repository!r} was made by a version before 0.1.0, from which there "
             "is no upgrade: use another repository name, or drop this schema"
         )
 
 
-def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
+def apply(
+    connection: psycopg.Connection[Any],
+    repository: str,
+    *,
+    wait_s: float = WAIT_S,
+    told: Callable[[telemetry.UpgradeWaits], None] | None = None,
+) -> bool:
     """Creates the repository, or brings its tables and functions up to date, in one transaction.
 
     Idempotent, and safe when several processes do it at once. Returns True if anything was
-    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld, EncodingRefused, StatementRefused
-    (a right is missing) or EnvironmentFault; nothing happened. But if the connection was lost at
-    the commit, which is an EnvironmentFault too, it may have been made.
+    changed; a repository of a later level that serves this one is left as it is. wait_s: how long
+    it tries to get its locks; told: of each try that failed; None: it is logged.
+
+    Raises SchemaMismatch (also: code that the new level does not serve is at work), SchemaTooNew,
+    PostgresTooOld, EncodingRefused, StatementRefused (a right is missing), DeadlineExceeded (it did
+    not get its locks; the error says who has them) or EnvironmentFault; nothing happened. But if
+    the connection was lost at the commit, which is an EnvironmentFault too, it may have been made.
     """
     check_repository(repository)
-    check_server(connection)
-    with translated(connection), connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(hashtext('onceq.migrate'))")
-        changed = _make_or_refresh(connection, repository)
-        faultpoint("migrate.made")
-    faultpoint("migrate.committed")
-    return changed
+    check_server(connection.info)
+    end = time.monotonic() + wait_s
+    with translated(connection):
+        while True:
+            try:
+                return _tried(connection, repository)
+            except psycopg.Error as error:
+                if error.sqlstate not in AGAIN:
+                    raise
+                event = _waits(connection, repository, error)
+                if time.monotonic() + event.delay_s > end:
+                    text = GIVEN_UP.format(repository, wait_s, event.holders)
+                    raise DeadlineExceeded(text) from error
+            if event.delay_s > 0:
+                (told or _log)(event)
+                time.sleep(event.delay_s)
 
 
-def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bool:
-    version = schema_version(connection, repository)
-    if version is None:
-        check_encoding(connection)
-        connection.execute(scripts.render(repository).encode())
-        connection.execute(scripts.made(repository).encode())
-        return True
-    _refuse_other(connection, version, repository)
-    changed = _upgrade_tables(connection, repository, version)
-    changed = _refresh_functions(connection, repository, scripts.functions_sha256()) or changed
-    return _give_to_owner(connection, repository) or changed
+def script(connection: psycopg.Connection[Any], repository: str) -> str:
+    """Returns the SQL that `apply` would run now, for psql. Raises what it does."""
+    check_repository(repository)
+    check_server(connection.info)
+    with translated(connection):
+        found = stamp(connection, repository)
+        is_ours = _is_to_be_kept(connection, repository, found)
+    return upgrading.script(repository, found) if is_ours else f"-- {NOT_OURS.format(repository)}\n"
 
 
-def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool:
-    """Gives the repository's owner any sequences that another role made, if this role may.
-
-    Returns whether there were any, given or not.
-    """
-    given = connection.execute(
-        sql.SQL("select {schema}.give_to_owner(sequence) from {schema}.foreign_sequences()").format(
-            schema=sql.Identifier(repository)
-        )
-    ).rowcount
-    return given > 0
-
-
-def _upgrade_tables(connection: psycopg.Connection[Any], repository: str, version: int) -> bool:
-    newest = scripts.newest()
-    if version == newest:
+def _tried(connection: psycopg.Connection[Any], repository: str) -> bool:
+    found = stamp(connection, repository)
+    if not _is_to_be_kept(connection, repository, found):
         return False
-    upgrade = scripts.in_schema(scripts.tables(version, newest), repository)
-    connection.execute(upgrade.encode())
-    connection.execute(
-        sql.SQL(
-            "update {}.repository set schema_version = %s, tables_sha256 = %s,"
-            " migrated_at = clock_timestamp()"
-        ).format(sql.Identifier(repository)),
-        (newest, scripts.tables_sha256(newest)),
-    )
+    text = upgrading.body(repository, found)
+    if text:
+        with connection.transaction():
+            connection.execute(text.encode())
+            faultpoint("migrate.made")
+        faultpoint("migrate.committed")
+    return _give_to_owner(connection, repository) or bool(text)
+
+
+def _is_to_be_kept(
+    connection: psycopg.Connection[Any], repository: str, found: Stamp | None
+) -> bool:
+    """Returns whether this onceq is to keep a repository up to date: not if its level is later."""
+    if found is None:
+        check_encoding(connection)
+    elif found.level > version.LEVEL:
+        check_served(found, repository)
+        return False
+    else:
+        _refuse_other(found, repository)
     return True
 
 
-def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha: str) -> bool:
-    name = sql.Identifier(repository)
-    changed = connection.execute(
-        sql.SQL(
-            "update {}.repository set functions_sha256 = %s, migrated_at = clock_timestamp()"
-            " where functions_sha256 <> %s"
-        ).format(name),
-        (sha, sha),
-    ).rowcount
-    if changed:
-        for _, text in scripts.function_sources():
-            connection.execute(scripts.in_schema(text, repository).encode())
-        _drop_former_functions(connection, repository)
-    return bool(changed)
+def _waits(
+    connection: psycopg.Connection[Any], repository: str, error: psycopg.Error
+) -> telemetry.UpgradeWaits:
+    """Returns what is to be told of a try that failed, and when the next one follows."""
+    delay_s = 0.0 if error.sqlstate == upgrading.CHANGED else PAUSE_S
+    who = holders(connection, repository) or "nobody any more"
+    return telemetry.UpgradeWaits(repository=repository, holders=who, delay_s=delay_s)
 
 
-GONE: Final = ["restore_attempts", "fence"]
-"""Functions of former versions that have no successor."""
+def _log(event: telemetry.UpgradeWaits) -> None:
+    telemetry.tell(log, event)
 
 
-def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
-    """Drops GONE, and former functions with other parameters: beside them, calls are ambiguous.
-
-    The current ones were written by this transaction. A function of any other name is the user's. A
-    function that is to return something else needs another name: PostgreSQL does not replace such.
-    """
-    former = connection.execute(
-        "with all_of as (select p.oid, proname, p.xmin = pg_current_xact_id()::xid as is_new"
-        " from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = %s)"
-        " select oid::regprocedure::text from all_of where not is_new"
-        " and (proname in (select proname from all_of where is_new) or proname = any(%s))",
-        (repository, GONE),
-    ).fetchall()
-    for (signature,) in former:
-        connection.execute(sql.SQL("drop function {}").format(sql.SQL(signature)))
+def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool:
+    """Gives the owner what another role made; returns whether there was any, given or not."""
+    return connection.execute(upgrading.GIVE.format(r=repository).encode()).rowcount > 0
 
 
-def verify_with(conninfo: str, repository: str, patience: Patience | None = None) -> None:
+def verify_with(conninfo: str, repository: str) -> None:
     """Checks the repository on a connection of its own; see `verify`. Raises CannotConnect too."""
-    connection = connect(conninfo, patience)
-    try:
-        with silence.bounded(connection, patience):
-            verify(connection, repository)
-    finally:
-        connection.close()
+    with contextlib.closing(connect(conninfo)) as connection:
+        verify(connection, repository)
 
 
 def apply_with(conninfo: str, repository: str) -> bool:
     """Creates or updates it on a connection of its own; see `apply`. Raises CannotConnect too."""
-    connection = connect(conninfo)
-    try:
+    with contextlib.closing(connect(conninfo)) as connection:
         return apply(connection, repository)
-    finally:
-        connection.close()

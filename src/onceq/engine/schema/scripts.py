@@ -32,6 +32,8 @@ MIGRATIONS = (
     "0011_dequeuers",
     "0012_spark_traceback",
     "0013_together",
+    "0014_streams",
+    "0015_levels",
 )
 FUNCTION_FILES = (
     "base",
@@ -57,6 +59,8 @@ FUNCTION_FILES = (
     "archive",
     "restore",
     "bulk",
+    "stream",
+    "relay",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
 
@@ -107,18 +111,3 @@ def render(repository: str) -> str:
     parts.append(tables(0, newest()))
     parts.extend(text for _, text in function_sources())
     return in_schema("\n".join(parts), repository)
-
-
-def script(repository: str) -> str:
-    """Returns `render` and the row that records what was made: for psql, in one transaction."""
-    return f"begin;\n{render(repository)}\n{made(repository)}\ncommit;\n"
-
-
-def made(repository: str) -> str:
-    """Returns the SQL of the row that records which schema this is. Nothing in it needs quoting."""
-    digests = f"'{tables_sha256(newest())}', '{functions_sha256()}'"
-    return (
-        f"insert into {repository}.repository"
-        " (name, schema_version, tables_sha256, functions_sha256)"
-        f" values ('{repository}', {newest()}, {digests});"
-    )

@@ -30,6 +30,7 @@ OWN: dict[str, type[errors.OnceqError]] = {
     "OQ012": errors.HandlerMisuse,
     "OQ013": errors.FileMismatch,
     "OQ014": errors.EnvironmentFault,
+    "OQ015": errors.SchemaMismatch,
     "3B001": errors.HandlerMisuse,
     "55P03": errors.DeadlineExceeded,
     "3F000": errors.SchemaMissing,

@@ -146,6 +146,12 @@ WHO = "select pg_backend_pid(), current_setting('onceq_setting.host', true)"
 """The first query of every session: whose it is, and whether its startup options arrived."""
 
 
+def who_text(repository: str | None) -> bytes:
+    """Returns what a session asks first: WHO, and the stamp of its repository, if it has one."""
+    also = "" if repository is None else f"; select to_jsonb(r) from {repository}.repository r"
+    return f"{WHO}{also}".encode()
+
+
 def set_text(wanted: Mapping[str, str], server_version: int) -> str:
     """Returns the SQL that sets these settings if a pooler has dropped the options."""
     known = {n: v for n, v in wanted.items() if n != TIMEOUT_OF_17 or server_version >= 170000}
@@ -175,6 +181,13 @@ def cannot_connect(error: psycopg.Error) -> CannotConnect:
         "check the host in the URL" if unknown else "check the URL and that the server is running"
     )
     return CannotConnect(f"cannot connect to PostgreSQL: {said}; {advice}{DOCTOR_TELLS}")
+
+
+def cannot_open(error: psycopg.Error, role: str) -> OnceqError:
+    """Returns the error for a session of this role that was made, but whose first query failed."""
+    if error.sqlstate == faults.MISSING_RIGHT:
+        return faults.translate(error, role)
+    return cannot_connect(error)
 
 
 def is_rejecting(conninfo: str) -> bool:

@@ -16,10 +16,11 @@ from uuid import UUID
 import msgspec
 from pyspark.sql import types as st
 
+from onceq.engine.perform.guarded import said_by
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
 from onceq.model.queue import Queue
 from onceq.server.charges import ERROR_CHARS_MAX
-from onceq.server.handlers import decoded, said_by
+from onceq.server.handlers import decoded
 from onceq.server.traces import storable, traced
 from onceq.spark.arrow import RecordBatch, batch_of, pa
 from onceq.spark.serve.context import Answer, RequestContext

@@ -114,12 +114,14 @@ class Acknowledge(Tagged, frozen=True):
 class Deregister(Tagged, frozen=True):
     """Forget this receiver; what it did not acknowledge may be trimmed.
 
-    session: as in Acknowledge.
+    session: as in Acknowledge. key: in place of both: its name at all stores, by which the store
+    may know of it from others only.
     """
 
     stream: Natural
-    regid: Natural
+    regid: Natural = 0
     session: Natural = 0
+    key: Name = ""
 
 
 class Positions(Tagged, frozen=True):
@@ -129,11 +131,33 @@ class Positions(Tagged, frozen=True):
     epoch: Natural
 
 
+class Streams(Tagged, frozen=True):
+    """What streams do you know, with an id greater than `after`? A person asks."""
+
+    after: Natural = 0
+
+
 class Learn(Tagged, frozen=True):
-    """What must a receiver know of the stream of this topic and session? A store tells it too."""
+    """What must a receiver know of the stream of this topic and session? A store tells it too.
+
+    session: 0: of the one stream of this topic, whoever sends it.
+    """
 
     topic: Name
     session: Natural
+
+
+class Confirm(Tagged, frozen=True):
+    """This receiver has processed everything below. It is told to the source, and has no answer.
+
+    epoch: that it follows. receiver: its session id; without one, a number that stands for its
+    registration. Said again, it tells that the receiver lives.
+    """
+
+    stream: Natural
+    epoch: Natural
+    receiver: Natural
+    below: Natural
 
 
 class Information(Tagged, frozen=True):
@@ -141,7 +165,7 @@ class Information(Tagged, frozen=True):
 
     epoch: 0: the store is between a promise and an admission. firsts: every epoch's first number.
     stage, lists: of the bridge record. address: the source's. stable: everything below is, as is
-    known.
+    known. session: of the source.
     """
 
     stream: Natural
@@ -151,6 +175,7 @@ class Information(Tagged, frozen=True):
     lists: tuple[StoreList, ...]
     address: str
     stable: Natural
+    session: Natural = 0
 
     @property
     def governs(self) -> tuple[StoreList, ...]:
@@ -158,11 +183,56 @@ class Information(Tagged, frozen=True):
         return governing(self.stage, self.lists)
 
 
+class Others(Tagged, frozen=True):
+    """There is no one stream of this topic: what there is instead, each topic with a session."""
+
+    streams: tuple[tuple[Name, Natural], ...]
+
+
 class Known(Tagged, frozen=True):
     """The positions of the receivers that are registered here, in this epoch, by their keys."""
 
     epoch: Natural
     positions: Mapping[str, int]
+
+
+class Registrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver that a store knows. key: its name at all stores.
+
+    regid: 0: the store knows of it from others only.
+    """
+
+    key: str
+    regid: int
+    session: int
+    below: int
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store knows of a stream, for people. epoch: promised; admitted: 0: never. lists: its.
+
+    damaged: how many numbers cannot be read there.
+    """
+
+    stream: int
+    topic: str
+    session: int
+    address: str
+    epoch: int
+    admitted: int
+    lists: tuple[StoreList, ...]
+    begin: int
+    end: int
+    stable: int
+    damaged: int
+    receivers: tuple[Registrant, ...]
+
+
+class Listing(Tagged, frozen=True):
+    """The streams that a store knows, by their ids. more: there are others behind the last."""
+
+    streams: tuple[Listed, ...]
+    more: bool = False
 
 
 class Found(Tagged, frozen=True):
@@ -244,11 +314,25 @@ class Range(Tagged, frozen=True):
 
 
 Ask: TypeAlias = (
-    Look | Learn | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
+    Look
+    | Streams
+    | Learn
+    | Fence
+    | Admit
+    | Fetch
+    | Read
+    | Register
+    | Acknowledge
+    | Deregister
+    | Positions
 )
+Said: TypeAlias = Learn | Confirm
+"""What a receiver says to its source."""
 Answer: TypeAlias = (
     Found
+    | Listing
     | Information
+    | Others
     | Known
     | Refused
     | Forgot
@@ -264,11 +348,12 @@ Answer: TypeAlias = (
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ASKS: Final = msgspec.msgpack.Decoder(Ask)
+_SAID: Final = msgspec.msgpack.Decoder(Said)
 _ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
 
 
-def packed(one: Ask | Answer) -> bytes:
-    """Return the bytes of an ask or an answer."""
+def packed(one: Ask | Confirm | Answer) -> bytes:
+    """Return the bytes of an ask, of a confirmation or of an answer."""
     return _ENCODER.encode(one)
 
 
@@ -291,6 +376,11 @@ def _is_sound(ask: Admit) -> bool:
     ends_here = bool(firsts) and firsts[-1] == (ask.bridge.epoch, ask.log.end)
     has_lists = 1 <= len(ask.bridge.lists) <= 2 and all(one.stores for one in ask.bridge.lists)
     return ascends and ends_here and has_lists and (bool(ask.log.firsts) or ask.log.end == 0)
+
+
+def said_of(data: bytes | memoryview) -> Said:
+    """Return what a receiver says to its source. Raises FrameRefused."""
+    return _decoded(_SAID, data)  # type: ignore[no-any-return] # the decoder's own type
 
 
 def answer_of(data: bytes | memoryview) -> Answer:

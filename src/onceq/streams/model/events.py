@@ -1,7 +1,9 @@
 """What a source and a receiver tell their application, as values. Pure.
 
-In events, and only there, numbers are inclusive: first and last, as UM's are. Source: UM,
-"Persistence Events"; spec M6, M11, M12, M15, M17, M18, M27.
+In events, and only there, numbers are inclusive: first and last, as UM's are. Where an event has
+`given`, that is the object which the sender gave with the message, until it is reclaimed; messages
+that came with one have events of their own, others those of several in a row. Source: UM,
+"Persistence Events"; spec M6, M8, M11, M12, M15 to M18, M27, M31.
 """
 
 from __future__ import annotations
@@ -18,11 +20,20 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True):
     stream: int
 
 
+class Notification(enum.StrEnum):
+    """Of which stability a source tells: of none, by its list's rule, or also at each store."""
+
+    OFF = "off"
+    STABLE = "stable"
+    EACH_STORE = "each_store"
+
+
 class StoreRegistered(Happened, frozen=True, kw_only=True):
     """A store has registered this source or receiver.
 
-    old: whether it knew it before; if not, this is its first life there. last: the last number that
-    the store has; -1: none.
+    regid: of a source: the id of its stream. old: whether it knew it before; if not, this is its
+    first life there. last: the last number that the store has, or that
+    this receiver has acknowledged there; -1: none.
     """
 
     store: str
@@ -32,10 +43,10 @@ class StoreRegistered(Happened, frozen=True, kw_only=True):
 
 
 class RegistrationComplete(Happened, frozen=True, kw_only=True):
-    """A source may send, from `next_number` on.
+    """A source may send, or a receiver will get, what comes from `next_number` on.
 
-    reported: the number that the stores agree on by the source's consensus rule, in UM's way: for
-    comparison only. epoch: of this life.
+    reported: the last number, as the stores agree on it by the source's consensus rule, in UM's
+    way: for comparison only; to a receiver the greatest that a store has. epoch: of the stream.
     """
 
     next_number: int
@@ -57,6 +68,28 @@ class StoreUnresponsive(Happened, frozen=True, kw_only=True):
     why: str
 
 
+class OptionsChanged(Happened, frozen=True, kw_only=True):
+    """A life of a source began with an option that stores know otherwise; it is changed there.
+
+    option: its name, or "stores". before: what stores know. now: what the life wants.
+    """
+
+    option: str
+    before: str
+    now: str
+
+
+class ListChanged(Happened, frozen=True, kw_only=True):
+    """A change of lists has come one stage further.
+
+    stage: "joint": what is stable is so by the old and the new list; "settling": all stores of the
+    new list hold the stream; "settled": it alone counts. stores: of the lists that count now.
+    """
+
+    stage: str
+    stores: tuple[str, ...]
+
+
 class SequenceNumbers(Happened, frozen=True, kw_only=True):
     """The numbers that one `send` took, before it returns; given: the sender's object."""
 
@@ -71,19 +104,47 @@ class Stable(Happened, frozen=True, kw_only=True):
     first: int
     last: int
     store: str | None = None
+    given: Any = None
+
+
+class NotStable(Happened, frozen=True, kw_only=True):
+    """Messages are not stable, and their lifetime is over: they are given up.
+
+    `Reclaimed` tells when that has come to its end; those that it leaves out, or does not call
+    unstable, were found to be stable then.
+    """
+
+    first: int
+    last: int
+    given: Any = None
+
+
+class FlightSize(Happened, frozen=True, kw_only=True):
+    """A message was sent though there was no room in flight; not is_over: there is room again.
+
+    messages, bytes: that are in flight.
+    """
+
+    is_over: bool
+    messages: int
+    bytes: int
 
 
 class Confirmed(Happened, frozen=True, kw_only=True):
-    """A receiver has processed messages; unique: how many different receivers have."""
+    """A receiver has processed messages; unique: how many different receivers have.
+
+    receiver: its session id; without one, a number that stands for its registration.
+    """
 
     first: int
     last: int
     receiver: int
     unique: int
+    given: Any = None
 
 
 class Reclaimed(Happened, frozen=True, kw_only=True):
-    """A source has released messages.
+    """A source has released messages; one that takes several numbers has an event for each.
 
     forced: since a limit was reached. unstable: they were not stable: receivers may never get them.
     """
@@ -92,6 +153,7 @@ class Reclaimed(Happened, frozen=True, kw_only=True):
     last: int
     forced: bool = False
     unstable: bool = False
+    given: Any = None
 
 
 class SourceFenced(Happened, frozen=True, kw_only=True):
@@ -101,7 +163,10 @@ class SourceFenced(Happened, frozen=True, kw_only=True):
 
 
 class ReceiverDead(Happened, frozen=True, kw_only=True):
-    """A receiver said nothing for too long, or closed its connection."""
+    """A receiver that confirms said nothing for too long, or its connection is gone.
+
+    Told once, until it is back. receiver: as in `Confirmed`.
+    """
 
     receiver: int
     why: str
@@ -110,7 +175,9 @@ class ReceiverDead(Happened, frozen=True, kw_only=True):
 class WhyLost(enum.StrEnum):
     """Why a receiver does not get some numbers.
 
-    ACKNOWLEDGED: stores gave them up since an earlier life had acknowledged them.
+    ACKNOWLEDGED: stores gave them up since an earlier life had acknowledged them. SKIPPED: the life
+    began behind the beginning of their message. UNFINISHED: parts of a message whose source ended
+    before all of it was sent: nobody was told that it is stable.
     """
 
     RECLAIMED = "reclaimed"
@@ -118,6 +185,7 @@ class WhyLost(enum.StrEnum):
     ACKNOWLEDGED = "acknowledged"
     LOST = "lost"
     SKIPPED = "skipped"
+    UNFINISHED = "unfinished"
 
 
 class Loss(Happened, frozen=True, kw_only=True):
@@ -140,8 +208,12 @@ Event: TypeAlias = (
     | RegistrationComplete
     | RegistrationError
     | StoreUnresponsive
+    | OptionsChanged
+    | ListChanged
     | SequenceNumbers
     | Stable
+    | NotStable
+    | FlightSize
     | Confirmed
     | Reclaimed
     | SourceFenced

@@ -29,6 +29,8 @@ COUNT_MAX: Final = 0xFFFF
 _CRC: Final = struct.Struct("<I")
 _CRC_AT: Final = HEADER_BYTES - _CRC.size
 _LENGTH: Final = struct.Struct("<I")
+LENGTH_BYTES: Final = _LENGTH.size
+"""What a message takes beside its body."""
 _BEGINNING: Final = struct.Struct("<HBBHHI")
 _Beginning: TypeAlias = tuple[int, int, int, int, int, int]
 
@@ -49,8 +51,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """A frame: count messages of a stream, from `number` on.
 
     count: 0 if it only tells what is stable. epoch: of the life that sent it; with stream and
-    number it is the identity of a message. stable: everything below is stable. body: the messages,
-    each after its length in 4 bytes; empty if they are void.
+    number it is the identity of a message. stable: everything below is stable. flags: see
+    `fragments`. body: the messages, each after its length in 4 bytes; empty if they are void.
     """
 
     kind: FrameKind

@@ -14,10 +14,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from onceq.errors import InvalidValue
+from onceq.streams.model.events import Notification
+from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import Intergroup, Intragroup
+from onceq.streams.model.window import FlightBehavior
 
-Value: TypeAlias = int | enum.StrEnum | None
+Value: TypeAlias = int | bool | enum.StrEnum | None
 
 
 class Scope(enum.StrEnum):
@@ -28,14 +31,18 @@ class Scope(enum.StrEnum):
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """A row. um: UM's name. kind: int, or the enum of its values. none: whether it may be None."""
+    """A row. um: UM's name. kind: int, bool, or the enum of its values. none: it may be None.
+
+    least, most: the bounds of a number; most: None: there is none.
+    """
 
     name: str
     um: str
     scopes: frozenset[Scope]
-    kind: type[int | enum.StrEnum]
+    kind: type[int | bool | enum.StrEnum]
     default: Value
     least: int = 0
+    most: int | None = None
     none: bool = False
     read_by: str
     text: str
@@ -70,16 +77,104 @@ OPTIONS: Final[tuple[Option, ...]] = (
         kind=int,
         default=1_000,
         read_by="window.Flight",
-        text="messages that may be sent and not yet stable; 0: no limit",
+        text="messages that may be sent and not yet stable, or confirmed; 0: no limit",
     ),
     Option(
         name="flight_size_bytes",
         um="ume_flight_size_bytes",
         scopes=_SOURCE,
         kind=int,
-        default=0,
+        default=8 << 20,
         read_by="window.Flight",
         text="their bytes; 0: no limit",
+    ),
+    Option(
+        name="flight_size_behavior",
+        um="ume_flight_size_behavior",
+        scopes=_SOURCE,
+        kind=FlightBehavior,
+        default=FlightBehavior.BLOCK,
+        read_by="window.FlightBehavior",
+        text="without room in flight: sending waits, or goes on and the application is told",
+    ),
+    Option(
+        name="fragment_size",
+        um="fragment_size",
+        scopes=_SOURCE,
+        kind=int,
+        default=FRAGMENT_BYTES_MAX,
+        least=1,
+        most=FRAGMENT_BYTES_MAX,
+        read_by="source.releasing.Policy",
+        text="bytes; a message that is larger takes several numbers",
+    ),
+    Option(
+        name="message_stability_notification",
+        um="ume_message_stability_notification",
+        scopes=_SOURCE,
+        kind=Notification,
+        default=Notification.STABLE,
+        read_by="source.releasing.Policy",
+        text="what is told of stability: nothing (confirmations alone release messages then), that"
+        " messages are stable, or also each store that has them",
+    ),
+    Option(
+        name="message_stability_timeout_ms",
+        um="ume_message_stability_timeout",
+        scopes=_SOURCE,
+        kind=int,
+        default=5_000,
+        least=1,
+        read_by="source.epochs.Timing",
+        text="what a store has not answered for is sent to it again after so long",
+    ),
+    Option(
+        name="message_stability_lifetime_ms",
+        um="ume_message_stability_lifetime",
+        scopes=_SOURCE,
+        kind=int,
+        default=0,
+        read_by="source.releasing.Policy",
+        text="messages that are not stable after so long are given up; 0: never",
+    ),
+    Option(
+        name="retention_unique_confirmations",
+        um="ume_retention_unique_confirmations",
+        scopes=_SOURCE,
+        kind=int,
+        default=0,
+        read_by="source.releasing.Policy",
+        text="receivers that must have confirmed a message before it is released and leaves the"
+        " flight",
+    ),
+    Option(
+        name="retransmit_retention_size_threshold",
+        um="retransmit_retention_size_threshold",
+        scopes=_SOURCE,
+        kind=int,
+        default=0,
+        read_by="source.releasing.Policy",
+        text="bytes of messages that are kept although they could be released",
+    ),
+    Option(
+        name="retransmit_retention_size_limit",
+        um="retransmit_retention_size_limit",
+        scopes=_SOURCE,
+        kind=int,
+        default=64 << 20,
+        read_by="source.releasing.Policy",
+        text="with more bytes the oldest are released, and given up if they are not stable; at"
+        " least two flights",
+    ),
+    Option(
+        name="source_liveness_timeout_ms",
+        um="ume_source_liveness_timeout",
+        scopes=_SOURCE,
+        kind=int,
+        default=0,
+        read_by="source.releasing.Policy",
+        text="a receiver that confirms, and says nothing for so long, is told to be dead; 0: only"
+        " one whose connection is gone",
     ),
     Option(
         name="consensus_sequence_number_behavior",
@@ -119,6 +214,42 @@ OPTIONS: Final[tuple[Option, ...]] = (
         read_by="receiver.outstanding.Outstanding",
         text="messages that may wait for the application; 0: as many as their bytes allow",
     ),
+    Option(
+        name="explicit_ack_only",
+        um="ume_explicit_ack_only",
+        scopes=_RECEIVER,
+        kind=bool,
+        default=False,
+        read_by="receiver.tokens.Tokens",
+        text="messages are acknowledged by their tokens alone, each with all before it",
+    ),
+    Option(
+        name="use_late_join",
+        um="use_late_join",
+        scopes=_RECEIVER,
+        kind=bool,
+        default=True,
+        read_by="api.given.receiver_parts",
+        text="whether a life asks for what was sent before it; if not, it begins with what is next",
+    ),
+    Option(
+        name="allow_confirmed_delivery",
+        um="ume_allow_confirmed_delivery",
+        scopes=_RECEIVER,
+        kind=bool,
+        default=True,
+        read_by="receiver.driver.Wishes",
+        text="whether the source is told what is processed, and may be paced by that",
+    ),
+    Option(
+        name="receiver_liveness_interval_ms",
+        um="ume_receiver_liveness_interval",
+        scopes=_RECEIVER,
+        kind=int,
+        default=0,
+        read_by="receiver.driver.Wishes",
+        text="the source is told so often that the receiver lives; 0: only by confirmations",
+    ),
 )
 
 BY_NAME: Final[dict[str, Option]] = {option.name: option for option in OPTIONS}
@@ -143,13 +274,22 @@ def settled(given: Mapping[str, object], scope: Scope) -> dict[str, Value]:
 def _checked(option: Option, value: object) -> Value:
     if value is None and option.none:
         return None
+    if option.kind is bool:
+        if not isinstance(value, bool):
+            raise InvalidValue(f"{option.name} is {value!r}: give True or False")
+        return value
     if issubclass(option.kind, enum.StrEnum):
         return _one_of(option, option.kind, value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < option.least:
+    if not isinstance(value, int) or isinstance(value, bool) or not _is_within(option, value):
+        at_most = "" if option.most is None else f", and at most {option.most}"
         raise InvalidValue(
-            f"{option.name} is {value!r}: give a whole number of at least {option.least}"
+            f"{option.name} is {value!r}: give a whole number of at least {option.least}{at_most}"
         )
     return value
+
+
+def _is_within(option: Option, value: int) -> bool:
+    return option.least <= value and (option.most is None or value <= option.most)
 
 
 def _one_of(option: Option, kind: type[enum.StrEnum], value: object) -> enum.StrEnum:

@@ -27,11 +27,15 @@ class Link(asyncio.Protocol):
     """One connection.
 
     came: called with each frame's bytes; it may raise FrameRefused. made, lost: called when the
-    link is there, and when it is not any more, with why. refused: why this end closed it.
+    link is there, and when it is not any more, with why. refused: why this end closed it. reads_on:
+    what comes is taken also while the other end does not read: `came` must bound what it sends.
     """
 
-    def __init__(self, *, made: Callable[[Link], None], came: Came, lost: Lost) -> None:
+    def __init__(
+        self, *, made: Callable[[Link], None], came: Came, lost: Lost, reads_on: bool = False
+    ) -> None:
         self._made, self._came, self._lost = made, came, lost
+        self._reads_on = reads_on
         self._splitter = Splitter()
         self._transport: asyncio.Transport | None = None
         self._is_full = self._is_held = False
@@ -117,8 +121,9 @@ class Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """See asyncio: the other end does not read."""
-        self._is_full = True
-        self._pause()
+        if not self._reads_on:
+            self._is_full = True
+            self._pause()
 
     def resume_writing(self) -> None:
         """See asyncio: it reads again."""

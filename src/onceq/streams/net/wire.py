@@ -8,7 +8,7 @@ from onceq.streams.model import asks
 from onceq.streams.model.frames import Frame, FrameKind, encode
 
 TO_FRAMES: Final = 0
-"""The tag of answers to frames, and of what a source tells unasked; asks have others."""
+"""The tag of answers to frames, of what a source tells unasked, and of what has no answer."""
 
 
 def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:
@@ -19,8 +19,8 @@ def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:
     )
 
 
-def ask_frame(stream: int, tag: int, ask: asks.Ask) -> bytes:
-    """Return a frame that asks. tag: greater than 0; its answer has it too."""
+def ask_frame(stream: int, tag: int, ask: asks.Ask | asks.Confirm) -> bytes:
+    """Return a frame that asks. tag: greater than 0; its answer has it too. 0: it has none."""
     body = asks.packed(ask)
     return encode(
         Frame(kind=FrameKind.ASK, stream=stream, epoch=0, number=tag, stable=0, body=body)

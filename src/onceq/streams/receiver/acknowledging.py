@@ -26,7 +26,10 @@ REST_S: Final = 0.05
 
 
 class Acknowledging:
-    """What stores have noted of a life of a receiver: its ids there, and its positions."""
+    """What stores have noted of a life of a receiver: its ids there, and its positions.
+
+    silent: stores that did not answer when they were asked last.
+    """
 
     def __init__(self, who: Who, registration: Registration) -> None:
         position = registration.position
@@ -35,6 +38,12 @@ class Acknowledging:
         self._regids = dict(registration.regids)
         self._noted = dict.fromkeys(self._regids, registration.below)
         self._left_out: dict[str, int] = {}
+        self.silent: set[str] = set()
+
+    @property
+    def regids(self) -> dict[str, int]:
+        """Its ids at stores."""
+        return dict(self._regids)
 
     def asked(self, core: Delivering, below: int) -> dict[str, asks.Ask]:
         """Return what stores are to be asked now. below: what may be acknowledged."""
@@ -59,11 +68,13 @@ class Acknowledging:
             epoch=core.epoch or self._epoch,
             topic=self.who.topic,
             session=self.who.session,
+            regid=self.who.regid,
             below=below,
         )
 
     def heard(self, asked: Mapping[str, asks.Ask], answers: Mapping[str, asks.Answer]) -> None:
         """Take what stores answered, and note which did not."""
+        self.silent -= asked.keys() & answers.keys()
         for store in asked:
             match answers.get(store):
                 case asks.Registered(regid=regid, below=below):
@@ -72,8 +83,9 @@ class Acknowledging:
                     self._noted[store] = below
                 case asks.NotAdmitted():
                     self._regids.pop(store, None)  # it forgot, or is between two epochs
-                case _:
+                case given:
                     self._left_out[store] = PAUSE
+                    self.silent |= {store} if given is None else set()
 
 
 def acknowledge(

@@ -65,7 +65,7 @@ def _read(core: Delivering, store: str, patience: Patience) -> Program[bool]:
     shown = core.given(store, *given)
     if shown:
         yield from Show(shown=tuple(shown))
-    return bool(shown)
+    return core.next > before  # a part of a message is not shown before the rest has come
 
 
 def learn(core: Delivering, who: Who, patience: Patience) -> Program[None]:

@@ -19,6 +19,7 @@ from onceq.streams.model.choice import Firsts, epoch_at, in_vain, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.receiver.assembling import Assembling
 from onceq.streams.receiver.ops import Message, Shown
 
 AHEAD_BYTES_MAX = 4 << 20
@@ -59,6 +60,7 @@ class Delivering:
         self._noting: set[str] = set()
         self._ahead: list[_Ahead] = []
         self._ahead_bytes = 0
+        self._assembling = Assembling(stream)
 
     @property
     def lists(self) -> tuple[StoreList, ...]:
@@ -81,9 +83,16 @@ class Delivering:
         return self._last_shown
 
     @property
+    def last_epoch(self) -> int:
+        """The last epoch that it was told of, or was shown something of; 0: there is none."""
+        return max(self.epoch, self._last_shown)
+
+    @property
     def sure(self) -> int:
         """Below this everything was shown, and is stable: what may be acknowledged to stores."""
-        return self.next if self.is_stable_only else max(self.begin, min(self.stable, self.next))
+        kept = self._assembling.first
+        shown = self.next if kept is None else kept
+        return shown if self.is_stable_only else max(self.begin, min(self.stable, shown))
 
     @property
     def lacks(self) -> bool:
@@ -118,10 +127,11 @@ class Delivering:
 
     def _compare(self, known: asks.Information) -> Iterator[Shown]:
         """Go back to where the later epoch cut what was seen."""
-        first = self._cut_at(known.firsts)
-        if first is None:
+        cut = self._cut_at(known.firsts)
+        if cut is None:
             return
-        vain = in_vain(first, self.next, self._losses)
+        first, unseen = self._assembling.back(cut, self.next)
+        vain = in_vain(first, self.next, [*self._losses, *unseen])
         self._losses = [(one, min(below, first)) for one, below in self._losses if one < first]
         self._runs = [run for run in self._runs if run.begin < first]
         self.next = first
@@ -148,6 +158,7 @@ class Delivering:
             while len(self._runs) > 1 and self._runs[1].begin <= self.stable:
                 self._runs.pop(0)
             self._losses = [one for one in self._losses if one[1] > self.stable]
+            self._assembling.forget(self.stable)
 
     # frames
 
@@ -239,19 +250,32 @@ class Delivering:
             return
         self._note(frame.epoch)
         if frame.kind is FrameKind.VOID:
-            first, self.next = self.next, below
+            first = self._assembling.lost(self.next, WhyLost.RECLAIMED)
+            self.next = below
             self._losses.append((first, below))
             yield Loss(stream=self.stream, first=first, last=below - 1, why=WhyLost.RECLAIMED)
             return
+        is_plain = not frame.flags and self._assembling.is_plain()
         for number in range(self.next, below):
             self.next = number + 1
-            yield Message(
-                stream=self.stream,
-                epoch=frame.epoch,
-                number=number,
-                body=bodies[number - frame.number],
-                retransmitted=is_again,
-            )
+            body = bodies[number - frame.number]
+            if is_plain:
+                yield Message(
+                    stream=self.stream,
+                    epoch=frame.epoch,
+                    number=number,
+                    body=body,
+                    retransmitted=is_again,
+                )
+            else:
+                yield from self._part(frame, number, body, is_again=is_again)
+
+    def _part(self, frame: Frame, number: int, body: bytes, *, is_again: bool) -> Iterator[Shown]:
+        """Take what may be a part of a message; show what that completes, or leaves out."""
+        for one in self._assembling.came(frame, number, body, is_again=is_again):
+            if isinstance(one, Loss):
+                self._losses.append((one.first, one.last + 1))
+            yield one
 
     # what nobody gives
 
@@ -270,7 +294,8 @@ class Delivering:
 
     def _lost(self, below: int, why: WhyLost) -> Iterator[Shown]:
         self._note(self.epoch, is_lost=True)
-        first, self.next = self.next, below
+        first = self._assembling.lost(self.next, why)
+        self.next = below
         self._losses.append((first, below))
         known = min(below, self.acknowledged)
         if why is WhyLost.TRIMMED and first < known:
@@ -330,4 +355,5 @@ def _at_epoch(one: asks.Information, epoch: int, stable: int) -> asks.Informatio
         lists=one.lists,
         address=one.address,
         stable=stable,
+        session=one.session,
     )

@@ -1,7 +1,8 @@
 """A life of a receiver over asyncio: it performs what its Programs and its core want done.
 
-Four things go on side by side: it shows the application what came, reads from stores what it lacks,
-hears the source, and tells stores how far it is. When one of them ends, so do the others.
+Five things go on side by side: it shows the application what came, reads from stores what it lacks,
+hears the source, tells stores how far it is, and the source that it lives. When one of them ends,
+so do the others.
 """
 
 from __future__ import annotations
@@ -16,46 +17,69 @@ import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.model.ops.async_running import RunsAsync
-from onceq.streams.model import asks, low
+from onceq.streams.model import asks, events, low
+from onceq.streams.model.events import Loss, WhyLost
 from onceq.streams.model.ops import WaitUntil
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, acknowledge_all
 from onceq.streams.receiver.catching_up import Patience, follow
+from onceq.streams.receiver.confirming import Confirming, registered_as
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
-from onceq.streams.receiver.placing import Registration, Who
+from onceq.streams.receiver.placing import Position, Registration, Who
+from onceq.streams.receiver.tokens import Tokens
 
 ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
+Tell: TypeAlias = Callable[[events.Event], None]
 AT_ONCE: Final = 100
 """After so many that were shown without a wait, what else goes on has its turn."""
 CLOSE_S: Final = 1.0
+NEVER_S: Final = 3_600.0
+"""So seldom a receiver looks whether its source should be told something, unless more is wished."""
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an application is called. show: with what comes; tell: with what happens beside."""
+
+    show: ShowIt
+    tell: Tell
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
-    ack_batching_interval_ms, application_outstanding_maximum: see the table of options. choose: the
-    call-back that may have the life begin with another number than it would.
+    ack_batching_interval_ms and what follows: see the table of options. choose: the
+    call-back that may have the life begin with another number than it would. check: called with
+    what was found of the stream, before the life is registered; it may raise. finished: for an
+    application that goes on with messages after it was shown them: below which number it has come
+    to their end.
     """
 
     is_stable_only: bool = True
     ack_batching_interval_ms: int = 100
     application_outstanding_maximum: int = 0
+    explicit_ack_only: bool = False
+    allow_confirmed_delivery: bool = True
+    receiver_liveness_interval_ms: int = 0
     patience: Patience = Patience()
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
+    check: Callable[[Position], None] | None = None
+    finished: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
-        if self.ack_batching_interval_ms < 1 or self.application_outstanding_maximum < 0:
+        least = min(self.application_outstanding_maximum, self.receiver_liveness_interval_ms)
+        if self.ack_batching_interval_ms < 1 or least < 0:
             raise InvalidValue(
-                "ack_batching_interval_ms is at least 1, application_outstanding_maximum at least 0"
+                "ack_batching_interval_ms is at least 1, application_outstanding_maximum and"
+                " receiver_liveness_interval_ms at least 0"
             )
 
 
 class Driver(RunsAsync):
-    """What performs the life of a receiver that is registered. show: the application's."""
+    """What performs the life of a receiver that is registered, for an application."""
 
     def __init__(
         self,
@@ -64,7 +88,7 @@ class Driver(RunsAsync):
         wishes: Wishes,
         asker: Asker,
         *,
-        show: ShowIt,
+        application: Application,
         certificates: Certificates | None,
     ) -> None:
         position = registration.position
@@ -80,15 +104,29 @@ class Driver(RunsAsync):
         self.outstanding = Outstanding(
             registration.begin, messages_max=wishes.application_outstanding_maximum
         )
+        self.outstanding.add(skipped(registration))
+        self.tokens = Tokens(
+            self.outstanding,
+            registration.begin,
+            is_explicit=wishes.explicit_ack_only,
+            moved=self._moved,
+        )
         self.acknowledging = Acknowledging(who, registration)
+        self._confirming = Confirming(
+            position.stream,
+            registered_as(who.session, registration.regids),
+            wishes.receiver_liveness_interval_ms / 1_000,
+        )
+        self._confirms: asyncio.Handle | None = None
         self.is_stopped = False
-        self._show = show
+        self._show, self._tell = application.show, application.tell
         self._asker = asker
         tls = None if certificates is None else certificates.connecting()
         self._joining = Joining(asks.Learn(topic=who.topic, session=who.source), self._heard, tls)
         self._added = asyncio.Event()
         self._room = asyncio.Event()
         self._lacking = asyncio.Event()
+        self._acknowledged = asyncio.Event()
 
     async def live(self) -> None:
         """Live until `stop`, or until the application raises, which this does then, too.
@@ -96,9 +134,18 @@ class Driver(RunsAsync):
         At the end, also when it is cancelled, stores are told how far it has come.
         """
         try:
-            await first_of(self._show_all(), self._follow(), self._hear(), self._tell_stores())
+            await first_of(
+                self._show_all(),
+                self._follow(),
+                self._hear(),
+                self._tell_stores(),
+                self._tell_source(),
+            )
         finally:
-            below = self.outstanding.below(self.core.sure)
+            self.tokens.close()
+            if self._confirms is not None:
+                self._confirms.cancel()
+            below = self._ended_below(self.core.sure)
             read_s = self.wishes.patience.read_s
             await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
 
@@ -146,6 +193,11 @@ class Driver(RunsAsync):
         """Where the source is; empty: nobody knows."""
         return "" if self.core.told is None else self.core.told.address
 
+    @property
+    def heard_at(self) -> str:
+        """Where there is a link to the source; empty: there is none."""
+        return self._joining.at
+
     async def _hear(self) -> None:
         """Hear the source, whenever there is a link to it."""
         patience = self.wishes.patience
@@ -166,6 +218,7 @@ class Driver(RunsAsync):
             self._lacking.set()
         if self.outstanding.is_full:
             self._joining.hold()
+        self._confirm_soon()
 
     @property
     def _is_lacking(self) -> bool:
@@ -186,26 +239,75 @@ class Driver(RunsAsync):
                 self._added.clear()
                 await self._added.wait()
                 continue
+            self.tokens.begin(one)
             shown = self._show(one)
             if inspect.isawaitable(shown):
                 await shown
-            self.outstanding.end()
-            if not self.outstanding.is_full:
-                self._joining.go_on()
-                self._room.set()
+            self.tokens.returned()
             at_once = (at_once + 1) % AT_ONCE
             if at_once == 0:
                 await asyncio.sleep(0)
 
+    def _moved(self) -> None:
+        """Note that some have ended."""
+        if not self.outstanding.is_full:
+            self._joining.go_on()
+            self._room.set()
+        if self.wishes.explicit_ack_only:
+            self._acknowledged.set()
+        self._confirm_soon()
+
+    def _confirm_soon(self) -> None:
+        """Have the source told what has been processed, as soon as the loop is idle."""
+        if self._confirms is None and self.wishes.allow_confirmed_delivery:
+            self._confirms = asyncio.get_running_loop().call_soon(self._confirm)
+
+    def _confirm(self) -> None:
+        self._confirms = None
+        joining, now_s = self._joining, asyncio.get_running_loop().time()
+        below = self._ended_below(self.core.next)
+        said = self._confirming.due(below, epoch=self.core.epoch, link=joining.count, now_s=now_s)
+        if said is not None and joining.confirm(said):
+            self._confirming.said(said, link=joining.count, now_s=now_s)
+
+    async def _tell_source(self) -> None:
+        """Tell the source again what it knows: that the receiver lives."""
+        again_s = self.wishes.receiver_liveness_interval_ms / 1_000 or NEVER_S
+        while True:
+            await asyncio.sleep(again_s)
+            self._confirm_soon()
+
     # the stores
 
+    def _ended_below(self, most: int) -> int:
+        """Return below which number all may be acknowledged, at most this one."""
+        below = self.outstanding.below(most)
+        finished = self.wishes.finished
+        return below if finished is None else min(below, finished())
+
     async def _tell_stores(self) -> None:
-        """Tell stores again and again how far the application has come."""
+        """Tell stores again and again how far the application has come; explicitly: at once."""
         patience = self.wishes.patience
         while True:
-            await asyncio.sleep(self.wishes.ack_batching_interval_ms / 1_000)
-            below = self.outstanding.below(self.core.sure)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.wishes.ack_batching_interval_ms / 1_000):
+                    await self._acknowledged.wait()
+            self._acknowledged.clear()
+            below = self._ended_below(self.core.sure)
+            was_silent = frozenset(self.acknowledging.silent)
             await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
+            for store in sorted(self.acknowledging.silent - was_silent):
+                why = "it does not answer for what was acknowledged"
+                self._tell(events.StoreUnresponsive(stream=self.core.stream, store=store, why=why))
+
+
+def skipped(registration: Registration) -> list[Shown]:
+    """Return what is told of the numbers that a life leaves out by choice; nothing: it has none."""
+    position, begin = registration.position, registration.begin
+    first = position.shown.low
+    if begin <= first:
+        return []
+    return [Loss(stream=position.stream, first=first, last=begin - 1, why=WhyLost.SKIPPED)]
 
 
 async def first_of(*made: Coroutine[Any, Any, None]) -> None:

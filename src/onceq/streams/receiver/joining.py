@@ -10,23 +10,26 @@ from typing import Final
 from onceq.streams.model import asks
 from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.link import Link
-from onceq.streams.net.wire import ask_frame
+from onceq.streams.net.wire import TO_FRAMES, ask_frame
 
 _NOT_THERE: Final = (OSError, TimeoutError, ssl.SSLError)
 _TAG: Final = 1
+SAID_BYTES_MAX: Final = 64 << 10
+"""With more on its way to a source that does not take it, nothing is said: it is said again."""
 
 
 class Joining:
     """A link that is made again and again, to wherever the source is.
 
     ask: by which the receiver joins. heard: called with what comes; it may raise FrameRefused, and
-    the link is closed. at: where there is a link to; empty: there is none.
+    the link is closed. at: where there is a link to; empty: there is none. count: of links so far.
     """
 
     def __init__(
         self, ask: asks.Learn, heard: Callable[[bytes], None], tls: ssl.SSLContext | None
     ) -> None:
         self.at = ""
+        self.count = 0
         self._ask = ask
         self._heard = heard
         self._tls = tls
@@ -49,6 +52,7 @@ class Joining:
         except _NOT_THERE:
             return
         self.at, self._link = at, link
+        self.count += 1
         if self._is_held:
             link.hold()
         try:
@@ -66,6 +70,14 @@ class Joining:
 
     def _lost(self, _: Link, __: str) -> None:
         """`join` waits for it."""
+
+    def confirm(self, said: asks.Confirm) -> bool:
+        """Tell the source what has been processed; return whether that is on its way."""
+        link = self._link
+        if link is None or link.buffered > SAID_BYTES_MAX:
+            return False
+        link.send(ask_frame(said.stream, TO_FRAMES, said))
+        return True
 
     def leave(self) -> None:
         """Close the link: the source is elsewhere."""

@@ -13,7 +13,8 @@ from onceq.streams.model import asks, events
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message as a receiver is shown it. epoch and number are its identity in the stream.
 
-    retransmitted: it came from a store, and an earlier life may have seen it.
+    retransmitted: it came from a store, and an earlier life may have seen it. parts: how many
+    numbers it takes, of which `number` is the last.
     """
 
     stream: int
@@ -21,6 +22,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     body: bytes
     retransmitted: bool = False
+    parts: int = 1
+
+    @property
+    def first(self) -> int:
+        """The first of its numbers."""
+        return self.number - self.parts + 1
 
 
 Shown: TypeAlias = Message | events.Loss | events.RolledBack

@@ -15,7 +15,7 @@ import msgspec
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, low
-from onceq.streams.model.choice import Promised, newest
+from onceq.streams.model.choice import Firsts, Promised, newest
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 
@@ -25,7 +25,8 @@ ROUNDS: Final = 3
 class Who(msgspec.Struct, frozen=True, kw_only=True):
     """A receiver. topic, source: of the stream, with the session of its source.
 
-    session: the receiver's; key: by which stores know its position. known: stores to begin with.
+    session: the receiver's; regid: the id that it chose itself, if it has no session; 0: it has
+    one. key: by which stores know its position. known: stores to begin with.
     from_newest: a receiver that no store knows begins behind what is stable, not with the first.
     """
 
@@ -37,13 +38,15 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     from_newest: bool = False
     maximum: int | None = None
     rule: low.Consensus = low.Consensus.MAJORITY
+    regid: int = 0
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
 
     below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
-    everything below is, for all that stores know.
+    everything below is, for all that stores know. begin: what lies before, no store has any more.
+    firsts: every epoch's first number.
     """
 
     stream: int
@@ -54,17 +57,20 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     below: int
     acknowledged: int = 0
     stable: int = 0
+    begin: int = 0
+    firsts: Firsts = ()
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A life that is registered. regids: its ids at stores. begin: the first number that it gets.
+    """A life that is registered. begin: the first number that it gets. position: as it was found.
 
-    position: as it was found.
+    regids: its ids at stores; answers: what they answered beside that.
     """
 
     position: Position
     begin: int
     regids: Mapping[str, int]
+    answers: Mapping[str, asks.Registered] = {}
 
     @property
     def below(self) -> int:
@@ -84,15 +90,20 @@ def enter(
     who: Who,
     within_s: float,
     rest_s: float,
+    *,
     choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+    check: Callable[[Position], None] | None = None,
 ) -> Program[Registration]:
     """Find where a life begins, and register it, however long that takes.
 
-    rest_s: how long to wait when too few stores have answered in one epoch.
+    rest_s: how long to wait when too few stores have answered in one epoch. check: called with what
+    was found, before any store notes the life; what it raises ends this.
     """
     while True:
         position = yield from place(who, within_s)
         if position is not None:
+            if check is not None:
+                check(position)
             registration = yield from register(who, position, within_s, choose)
             if registration is not None:
                 return registration
@@ -153,6 +164,8 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         below=below if known else 0,
         acknowledged=max(known, default=0),
         stable=max(one.stable for one in of_epoch.values()),
+        begin=min((one.begin for one in of_epoch.values() if one.passed is None), default=0),
+        firsts=record.firsts,
     )
 
 
@@ -179,18 +192,18 @@ def register(
         epoch=position.epoch,
         topic=who.topic,
         session=who.session,
+        regid=who.regid,
         below=_noted(position, begin),
     )
-    regids: dict[str, int] = {}
+    noted: dict[str, asks.Registered] = {}
     for _ in range(ROUNDS):
         answers = yield from AskStores(
-            asked=dict.fromkeys(sorted(stores - regids.keys()), ask),
-            enough=partial(has_all, stores - regids.keys()),
+            asked=dict.fromkeys(sorted(stores - noted.keys()), ask),
+            enough=partial(has_all, stores - noted.keys()),
             within_s=within_s,
         )
-        regids |= {
-            store: one.regid for store, one in answers.items() if isinstance(one, asks.Registered)
-        }
-        if are_stable(position.lists, regids.keys()):
-            return Registration(position=position, begin=begin, regids=regids)
+        noted |= {store: one for store, one in answers.items() if isinstance(one, asks.Registered)}
+        if are_stable(position.lists, noted.keys()):
+            regids = {store: one.regid for store, one in noted.items()}
+            return Registration(position=position, begin=begin, regids=regids, answers=noted)
     return None

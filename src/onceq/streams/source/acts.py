@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 import msgspec
@@ -54,11 +55,27 @@ class GaveUp(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
+class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver has said on its link what it has processed. link: a number, of no other link."""
+
+    link: int
+    said: asks.Confirm
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """The link of a receiver is gone."""
+
+    link: int
+    why: str
+
+
 class Ticked(msgspec.Struct, frozen=True, kw_only=True):
     """A while has passed."""
 
 
-Given: TypeAlias = Opened | Gone | Came | Answered | Wanted | GaveUp | Ticked
+Beside: TypeAlias = Wanted | GaveUp | Confirmed | Left
+"""What the application wants, and what receivers say: also between two epochs."""
+Given: TypeAlias = Opened | Gone | Came | Answered | Ticked | Beside
 BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
 """What answers to frames end an epoch at once."""
 
@@ -96,3 +113,8 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Act: TypeAlias = Send | Publish | Ask | Tell | End
+
+
+def told(some: Iterable[events.Event]) -> Iterator[Act]:
+    """Yield that the application is told some events."""
+    return (Tell(event=event) for event in some)

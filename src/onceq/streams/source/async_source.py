@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -25,9 +25,10 @@ class AsyncSource:
     """One life of a source, from `start` to `close`; all in one loop. core: made for it alone.
 
     listen: where receivers connect; None: they read from stores only. on_event: called with what
-    happens; it may call this. What it raises changes nothing else: it is reported to the loop's
-    handler of exceptions at once, and raised by `close`. Raises InvalidValue for addresses beyond
-    this machine without certificates.
+    happens, also to each message; without it, no events of messages are made. It may call this.
+    What it raises changes nothing else: it is reported to the loop's handler of exceptions at once,
+    and raised by `close`. Raises InvalidValue for addresses beyond this machine without
+    certificates.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class AsyncSource:
         if listen is not None:
             refuse_unless_safe(listen, has_tls=self._has_tls)
         self._core = core
+        core.keeping.is_heard = on_event is not None
         self._listen = listen
         self._on_event = on_event
         self._raised: Exception | None = None
@@ -96,6 +98,10 @@ class AsyncSource:
 
     # its messages
 
+    def heed(self, moved: Callable[[], None]) -> None:
+        """Have something called, in the thread of the loop, whenever something may have changed."""
+        self._driver.moved = moved
+
     @property
     def next_number(self) -> int:
         """The number of the next message. Raises NotRegistered before the first epoch has begun."""
@@ -108,21 +114,43 @@ class AsyncSource:
         """All messages below this number are stable."""
         return self._core.stable
 
-    def send(self, message: bytes) -> int:
-        """Send a message; return its number.
+    def send(self, message: bytes, given: Any = None) -> int:
+        """Send a message; return its number, the last one if it takes several.
 
-        Raises NotRegistered while no stable set of stores is responsive, FlightFull while as many
-        as may be are not stable, TooLarge, and SourceSucceeded or NumberConflict for ever. Then
-        nothing was sent.
+        given: an object that comes with each event of the message; `SequenceNumbers` is told before
+        this returns. Raises NotRegistered while no stable set of stores is responsive, FlightFull
+        while as much as may be has not landed (with flight_size_behavior "notify" it is sent, and
+        `FlightSize` tells), TooLarge, and SourceSucceeded or NumberConflict for ever. Then nothing
+        was sent.
         """
-        self._refuse_if_over()
-        return self._driver.send(message)
+        self.refuse_if_over()
+        first, last = self._driver.send(message, given)
+        if self._on_event is not None:
+            stream = self._core.keeping.stream
+            told = events.SequenceNumbers(stream=stream, first=first, last=last, given=given)
+            self._tell(told)
+        return last
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of so many bytes has room in flight. Raises as `send`."""
+        return self._core.has_room(size)
+
+    def take(
+        self, message: bytes, loop: asyncio.AbstractEventLoop, given: Any = None
+    ) -> tuple[int, int]:
+        """As `send`, in any thread; return the first and the last number, which nobody is told.
+
+        loop: in which this was started.
+        """
+        self.refuse_if_over()
+        return self._driver.take(message, loop, given)
 
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or as `send`."""
-        await self._wait(self._is_registered, timeout_s, "no stable set of stores is responsive")
+        await self._wait(self.is_registered, timeout_s, "no stable set of stores is responsive")
 
-    def _is_registered(self) -> bool:
+    def is_registered(self) -> bool:
+        """Whether messages can be sent. Raises SourceSucceeded or NumberConflict for ever."""
         try:
             self._core.has_room(0)
         except NotRegistered:
@@ -148,7 +176,7 @@ class AsyncSource:
         try:
             async with asyncio.timeout(timeout_s):
                 while not holds():
-                    self._refuse_if_over()
+                    self.refuse_if_over()
                     await self._driver.changed.wait()
         except TimeoutError:
             raise DeadlineExceeded(f"after {timeout_s} s {what}") from None
@@ -161,15 +189,15 @@ class AsyncSource:
         Raises InvalidValue for addresses beyond this machine without certificates.
         """
         self._check(stores)
-        self._refuse_if_over()
+        self.refuse_if_over()
         self._driver.step(acts.Wanted(own=stores))
 
     def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
-        self._refuse_if_over()
+        self.refuse_if_over()
         self._driver.step(acts.GaveUp(number=number))
 
-    def _refuse_if_over(self) -> None:
+    def refuse_if_over(self) -> None:
         """Raise why the life is over, if it is."""
         if self._living is None:
             raise IllegalState("the source is closed" if self._is_closed else "start it first")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
 from onceq.streams.model.choice import Bridge, Stage
 from onceq.streams.model.quorum import StoreList, are_stable
+from onceq.streams.source.backing_up import Backups
 from onceq.streams.source.epochs import Timing
 
 
@@ -15,11 +17,15 @@ class Wish:
     """The list that a source wants, and from when on a change to it may begin. wanted: None: none.
 
     It is wanted until it alone counts: when an epoch ends before that, the next begins the change
-    again. One that could not begin is tried again in a while, and then in a longer one.
+    again. One that could not begin is tried again in a while, and then in a longer one. backups:
+    take the places of stores that do not answer, while the application wants no other list. Raises
+    InvalidValue for backups that do not fit.
     """
 
-    def __init__(self, wanted: StoreList, timing: Timing) -> None:
+    def __init__(self, wanted: StoreList, timing: Timing, backups: str = "") -> None:
         self.wanted: StoreList | None = wanted
+        self._backups = Backups(backups, wanted, timing.backup_s)
+        self._backed_up: StoreList | None = None
         self._timing = timing
         self._from_s = 0.0
         self._rest_s = timing.interval_s
@@ -27,6 +33,14 @@ class Wish:
     def want(self, own: StoreList, now_s: float) -> None:
         """Note what the application wants."""
         self.wanted, self._from_s, self._rest_s = own, now_s, self._timing.interval_s
+
+    def look(self, own: StoreList, silent: AbstractSet[str], now_s: float) -> None:
+        """Want a list with backups in the places of stores that do not answer."""
+        if self.wanted in {None, own, self._backed_up}:
+            wanted = self._backups.look(own, silent, now_s)
+            if wanted is not None:
+                self._backed_up = wanted
+                self.want(wanted, now_s)
 
     def follow(self, lists: tuple[StoreList, ...]) -> None:
         """Note by which lists the source counts."""

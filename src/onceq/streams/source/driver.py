@@ -8,16 +8,18 @@ time is closed, so that the ask has no effect later. Nothing is decided here.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from onceq.errors import IllegalState
 from onceq.model.ops.async_running import RunsAsync
 from onceq.streams.model import asks, events
 from onceq.streams.net.asker import Asker, Watch
 from onceq.streams.net.tls import Certificates
 from onceq.streams.source import acts, program
 from onceq.streams.source.epochs import Begun, Succeeded, WhyEnded
-from onceq.streams.source.listening import Listening
+from onceq.streams.source.listening import Heard, Listening
 from onceq.streams.source.program import Over, SendOn, TellShort
 from onceq.streams.source.sending import Sending
 
@@ -28,10 +30,15 @@ CLOSE_S: Final = 2.0
 """How long a link may take to send what it holds when it is closed."""
 
 
+def _unheeded() -> None:
+    """No thread needs to know."""
+
+
 class Driver(RunsAsync):
     """What performs a life. tell: called with each event, later, in the thread of the loop.
 
-    changed: set, and cleared at once, when something may have changed.
+    changed: set, and cleared at once, when something may have changed; threads are told by `moved`.
+    guard: held by whoever uses the core: any thread may `take` a message, all else is the loop's.
     """
 
     def __init__(
@@ -41,8 +48,15 @@ class Driver(RunsAsync):
         tell: Callable[[events.Event], None],
     ) -> None:
         self.core = core
-        self.receivers = Listening(core.learn, certificates)
+        heard = Heard(
+            learn=core.learn,
+            confirmed=lambda link, said: self.step(acts.Confirmed(link=link, said=said)),
+            left=lambda link, why: self.step(acts.Left(link=link, why=why)),
+        )
+        self.receivers = Listening(heard, certificates)
         self.changed = asyncio.Event()
+        self.moved: Callable[[], None] = _unheeded
+        self.guard = threading.RLock()
         self._tell = tell
         self._asker = Asker(
             None if certificates is None else certificates.connecting(),
@@ -55,6 +69,7 @@ class Driver(RunsAsync):
         self._ended: asyncio.Future[WhyEnded] | None = None
         self._failed: asyncio.Future[None] | None = None
         self._flushing: asyncio.Handle | None = None
+        self._is_taking = False
         self._telling: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._beside: dict[asyncio.Task[None], str] = {}
@@ -75,15 +90,16 @@ class Driver(RunsAsync):
             if self._failed.done():
                 self._failed.result()
             if isinstance(living.result(), Succeeded):
-                self._do(self.core.succeed())
+                self._let(self.core.succeed)
         finally:
             await self._end(living)
 
     async def _end(self, living: asyncio.Task[Any]) -> None:
         """Send what was taken, and tell what is stable; close all links when that has left."""
-        self._flush()
-        self._do(self.core.farewell())
-        self._is_over = True
+        with self.guard:
+            self._flush()
+            self._let(self.core.farewell)
+            self._is_over = True
         for one in (self._telling, self._ticking):
             if one is not None:
                 one.cancel()
@@ -103,7 +119,7 @@ class Driver(RunsAsync):
             case SendOn(begun=begun):
                 return await self._send_on(begun)
             case TellShort(short=short):
-                return self._do(self.core.lack(short))
+                return self._let(lambda: self.core.lack(short))
             case _:
                 return await self._asker.perform(op)
 
@@ -114,7 +130,7 @@ class Driver(RunsAsync):
         """Send in an epoch until it ends."""
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        self._do(self.core.begin(begun, loop.time()))
+        self._let(lambda: self.core.begin(begun, loop.time()))
         for store in list(self.core.feeding.stores):
             if not self._asker.is_linked(store):
                 self.step(acts.Gone(store=store, why="the link was lost before the epoch began"))
@@ -124,30 +140,50 @@ class Driver(RunsAsync):
 
     # the core
 
-    def send(self, message: bytes) -> int:
-        """Take a message; it leaves when a block is full, or the loop is idle."""
-        number = self.core.send(message)
+    def send(self, message: bytes, given: Any = None) -> tuple[int, int]:
+        """Take a message, and return its first and last number.
+
+        It leaves when a block is full, or the loop is idle.
+        """
         loop = asyncio.get_running_loop()
-        if self.core.is_due:
-            self._do(self.core.feed(loop.time()))
+        with self.guard:
+            first, last = self.core.next, self.core.send(message, given)
+            made = self.core.feed(loop.time()) if self.core.is_due else []
+        self._do(made)
         if self._flushing is None:
             self._flushing = loop.call_soon(self._flush)
-        return number
+        return first, last
+
+    def take(
+        self, message: bytes, loop: asyncio.AbstractEventLoop, given: Any = None
+    ) -> tuple[int, int]:
+        """As `send`, in any thread; loop: in which the life goes on."""
+        with self.guard:
+            if self._is_over:
+                raise IllegalState("the source is closed")
+            first, last = self.core.next, self.core.send(message, given)
+            is_first, self._is_taking = not self._is_taking, True
+            if is_first:
+                loop.call_soon_threadsafe(self._flush)
+        return first, last
 
     def _flush(self) -> None:
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
-        self._do(self.core.flush(asyncio.get_running_loop().time()))
+        with self.guard:
+            self._is_taking = False
+        self._let(lambda: self.core.flush(asyncio.get_running_loop().time()))
 
     def step(self, given: acts.Given) -> None:
         """Give something to the core, and do what it wants done."""
         if not self._is_over:
-            self._do(self.core.step(given, asyncio.get_running_loop().time()))
+            self._let(lambda: self.core.step(given, asyncio.get_running_loop().time()))
 
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.step(acts.Ticked())
+        self.receivers.look()
         if self.core.is_sending:
             self._asker.keep(self.core.feeding.stores)
             self._connect()
@@ -167,6 +203,12 @@ class Driver(RunsAsync):
         await self._asker.connect(store, timing.ask_s)
         if not self._asker.is_linked(store):
             await asyncio.sleep(timing.retry_s)
+
+    def _let(self, use: Callable[[], list[acts.Act]]) -> None:
+        """Use the core, and do what it wants done."""
+        with self.guard:
+            made = use()
+        self._do(made)
 
     def _do(self, made: list[acts.Act]) -> None:
         for act in made:
@@ -188,6 +230,7 @@ class Driver(RunsAsync):
         """Wake who waits for something, and have told what is stable."""
         self.changed.set()
         self.changed.clear()
+        self.moved()
         if self.core.is_untold and self._telling is None and not self._is_over:
             loop = asyncio.get_running_loop()
             self._telling = loop.call_later(TOLD_S, self._tell_stable)

@@ -46,7 +46,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     noted: the stage that each store has noted; ends: of the logs of those that keep messages. seen:
     the ends that stores answered to the fence. donors: stores to copy from, the best first.
-    refused: stores that had promised more. unable: those that had no room for a promise.
+    refused: stores that had promised more. unable: those that had no room for a promise. fresh:
+    those that have promised, and hold nothing of the stream.
     """
 
     stream: int
@@ -58,6 +59,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     donors: tuple[str, ...] = ()
     refused: frozenset[str] = frozenset()
     unable: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
 
     @property
     def epoch(self) -> int:
@@ -90,7 +92,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     until a store is admitted, which may have much to copy, while the source sends without it.
     change_s: before a change of lists that could not begin is tried again; at first interval_s.
     room_s: before a store that had no room for a promise is asked anything in the epoch, or one
-    that had none for messages ends it since it lacks what was released.
+    that had none for messages ends it since it lacks what was released. backup_s: until a backup
+    takes the place of a store that does not answer.
     """
 
     ask_s: float = 2.0
@@ -102,6 +105,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     copy_s: float = 3_600.0
     change_s: float = 60.0
     room_s: float = 60.0
+    backup_s: float = 30.0
 
 
 class WhyEnded(enum.Enum):

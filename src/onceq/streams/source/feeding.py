@@ -184,6 +184,12 @@ class Feeding:
         """The stores that answer."""
         return {store for store, fed in self.stores.items() if fed.answers}
 
+    @property
+    def silent(self) -> set[str]:
+        """The stores that do not answer, or are not admitted."""
+        fed = self.stores.items()
+        return {store for store, one in fed if not (one.is_admitted and one.is_responsive)}
+
     def stable_below(self, needed: tuple[StoreList, ...], known: int) -> int:
         """Return below which number a stable set of every list has everything; at least `known`."""
         ends = {store: fed.end for store, fed in self.stores.items() if not fed.is_noting}

@@ -43,6 +43,10 @@ class GivingUp:
         if self.void:
             self.void = {one for one in self.void if one >= below}
 
+    def messages(self, numbers: range) -> Iterator[range]:
+        """Yield the rows of some numbers that were not given up."""
+        return self._messages(numbers.start, numbers.stop)
+
     def _messages(self, begin: int, below: int) -> Iterator[range]:
         """Yield the ranges between two numbers of what was not given up."""
         for gone in sorted(one for one in self.void if begin <= one < below):

@@ -257,6 +257,7 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         seen={store: one.end for store, one in holding.items()},
         donors=_donors(log, promised, lists),
         unable=fenced.unable,
+        fresh=frozenset(promised.keys() - holding.keys()),
     )
 
 

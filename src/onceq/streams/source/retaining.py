@@ -2,7 +2,7 @@
 
 A block is what one frame has. It keeps its bounds for ever: stores that get it in one epoch, and
 those that get it again in the next, have the same frames. Only a number that is given up splits
-its block, when an epoch begins that sends it as void.
+its block, when an epoch begins that sends it as void. A fragment is alone in its block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from onceq.errors import TooLarge
+from onceq.errors import InvalidValue
+from onceq.streams.model.fragments import CONTINUED, CONTINUES, FRAGMENT_BYTES_MAX, split
 from onceq.streams.model.frames import (
     COUNT_MAX,
-    FRAME_BYTES_MAX,
-    HEADER_BYTES,
+    LENGTH_BYTES,
     Frame,
     FrameKind,
     body_of,
@@ -26,18 +26,19 @@ from onceq.streams.model.frames import (
 
 BLOCK_BYTES: Final = 64 << 10
 """A block with so much leaves at once."""
-LENGTH_BYTES: Final = 4
-MESSAGE_BYTES_MAX: Final = FRAME_BYTES_MAX - HEADER_BYTES - LENGTH_BYTES
 
 
 class Block(msgspec.Struct, kw_only=True):
     """Messages from `number` on. data: its frame in the epoch in which it was sent last.
 
-    told: what that frame says to be stable.
+    told: what that frame says to be stable. flags: see `fragments`. since_s: when it was first
+    sent; None: not yet.
     """
 
     number: int
     messages: tuple[bytes, ...]
+    flags: int = 0
+    since_s: float | None = None
     is_void: bool = False
     epoch: int = 0
     data: bytes = b""
@@ -63,6 +64,7 @@ class Block(msgspec.Struct, kw_only=True):
                 number=self.number,
                 stable=stable,
                 count=len(self.messages),
+                flags=self.flags,
                 body=b"" if self.is_void else body_of(self.messages),
             )
             self.epoch, self.data, self.told = epoch, encode(frame), stable
@@ -72,10 +74,16 @@ class Block(msgspec.Struct, kw_only=True):
 class Retention:
     """The blocks that may have to be sent again, and the messages that are in none yet.
 
-    begin: what lies before was released, or never sent here.
+    begin: what lies before was released, or never sent here. bytes: that are kept, with the lengths
+    of messages. fragment_size: what is larger takes several numbers.
     """
 
-    def __init__(self, begin: int = 0) -> None:
+    def __init__(self, begin: int = 0, *, fragment_size: int = FRAGMENT_BYTES_MAX) -> None:
+        if not 0 < fragment_size <= FRAGMENT_BYTES_MAX:
+            raise InvalidValue(
+                f"fragment_size is {fragment_size}: give 1 to {FRAGMENT_BYTES_MAX} bytes"
+            )
+        self.fragment_size = fragment_size
         self.begin = begin
         self.bytes = 0
         self.sealed = begin
@@ -88,31 +96,46 @@ class Retention:
         """The number of the next message."""
         return self.sealed + len(self._open)
 
-    def add(self, message: bytes) -> Block | None:
-        """Take a message; return the block that is sealed, if it does not fit into that.
+    def begin_at(self, begin: int) -> None:
+        """Begin with a number; nothing was taken yet."""
+        self.begin = self.sealed = begin
 
-        Raises TooLarge if it fits into no frame.
-        """
-        if len(message) > MESSAGE_BYTES_MAX:
-            raise TooLarge(
-                f"a message of {len(message)} bytes; at most {MESSAGE_BYTES_MAX} are sent as one"
-            )
+    def add(self, message: bytes) -> None:
+        """Take a message that fits into a fragment; what is open is sealed if it does not fit."""
         size = len(message) + LENGTH_BYTES
-        is_over = self._open_bytes + size > BLOCK_BYTES or len(self._open) >= COUNT_MAX
-        sealed = self.seal() if is_over else None
+        if self._open_bytes + size > BLOCK_BYTES or len(self._open) >= COUNT_MAX:
+            self.seal()
         self._open.append(message)
         self._open_bytes += size
         self.bytes += size
-        return sealed
 
-    def seal(self) -> Block | None:
-        """Make a block of the messages that are in none; None: there are none."""
-        if not self._open:
-            return None
-        block = Block(number=self.sealed, messages=tuple(self._open))
+    def add_parts(self, message: bytes) -> list[int]:
+        """Take a larger message, each fragment in a block; return their sizes."""
+        parts = list(split(message, self.fragment_size))
+        self.seal()
+        for part, flags in parts:
+            self._keep(Block(number=self.sealed, messages=(part,), flags=flags))
+            self.bytes += len(part) + LENGTH_BYTES
+        return [len(part) for part, _ in parts]
+
+    def _keep(self, block: Block) -> None:
         self._blocks[block.number] = block
-        self.sealed, self._open, self._open_bytes = block.end, [], 0
-        return block
+        self.sealed = block.end
+
+    def seal(self) -> None:
+        """Make a block of the messages that are in none, if there are any."""
+        if self._open:
+            self._keep(Block(number=self.sealed, messages=tuple(self._open)))
+            self._open, self._open_bytes = [], 0
+
+    def whole(self, number: int) -> range:
+        """Return the numbers of the message that has this one, as far as they are kept."""
+        first, last = number, number
+        while (block := self._blocks.get(first)) and block.flags & CONTINUES:
+            first -= 1
+        while (block := self._blocks.get(last)) and block.flags & CONTINUED:
+            last += 1
+        return range(max(first, self.begin), last + 1)
 
     def at(self, number: int) -> Block | None:
         """Return the block that begins with a number; None: it was released, or is not sealed."""
@@ -125,9 +148,9 @@ class Retention:
             yield block
             block = self._blocks.get(block.end)
 
-    def release(self, below: int) -> None:
-        """Drop the blocks that end before a number, or with it."""
-        while self._blocks:
+    def release(self, below: int, bytes_min: int = 0) -> None:
+        """Drop the blocks that end before a number, or with it, while more bytes are kept."""
+        while self._blocks and self.bytes > bytes_min:
             block = next(iter(self._blocks.values()))
             if block.end > below:
                 return
@@ -152,8 +175,9 @@ def _split(block: Block, numbers: Collection[int]) -> Iterator[Block]:
     for number in numbers:
         if begin < number:
             messages = block.messages[begin - block.number : number - block.number]
-            yield Block(number=begin, messages=messages)
+            yield Block(number=begin, messages=messages, since_s=block.since_s)
         yield Block(number=number, messages=(b"",), is_void=True)
         begin = number + 1
     if begin < block.end:
-        yield Block(number=begin, messages=block.messages[begin - block.number :])
+        messages = block.messages[begin - block.number :]
+        yield Block(number=begin, messages=messages, since_s=block.since_s)

@@ -1,15 +1,17 @@
 """What a source does while it sends: a core without links, threads or a clock. Pure.
 
 It numbers messages, sends them to all stores of its lists in blocks, and finds what is stable by
-what they answer. What every store must have noted, it asks of each anew when its link was lost. An
-epoch ends when a store forgot, or promised more to another life, or lacks what was released, when
-a number is given up, or the list is to change: then a recovery begins the next one, and what the
-chosen log lacks is sent again. Source: streams.md 5 and 7; spec M9 to M16.
+what they answer; `keeping` has how long they are kept. What every store must have noted, it asks of
+each anew when its link was lost. An epoch ends when a store forgot, or promised more to another
+life, or lacks what was released, when a number is given up, or the list is to change: then a
+recovery begins the next one, and what the chosen log lacks is sent again. Source: streams.md 5 and
+7; spec M6, M9 to M18.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,19 +23,21 @@ from onceq.streams.model.quorum import StoreList, are_stable
 from onceq.streams.model.window import Flight
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.source import acts, telling
-from onceq.streams.source.acts import Act, Given
+from onceq.streams.source.acts import Act, Beside, Given
 from onceq.streams.source.changing import Wish, advanced, settled
 from onceq.streams.source.epochs import Begun, Short, SourceLife, Timing, WhyEnded, is_succeeded
 from onceq.streams.source.feeding import Feeding
-from onceq.streams.source.giving_up import GivingUp, given_up
-from onceq.streams.source.retaining import Block, Retention
+from onceq.streams.source.keeping import Keeping
+from onceq.streams.source.releasing import Policy
+from onceq.streams.source.retaining import Retention
+from onceq.streams.source.spreading import Spreading
 
 
 class Sending:
     """The messages of one life of a source, from its first epoch to its last.
 
-    flight: the limit of what may be unstable. retained_bytes_max: with more, what is stable is
-    released although a store that is there has not got it.
+    flight: the limit of what may be unstable. policy: how long messages are kept. backups: of the
+    list of the life, see `backing_up`. Raises InvalidValue if less than two flights are kept.
     """
 
     def __init__(
@@ -42,28 +46,36 @@ class Sending:
         flight: Flight,
         timing: Timing | None = None,
         *,
-        retained_bytes_max: int = 64 << 20,
+        policy: Policy | None = None,
+        backups: str = "",
         reported: Consensus = Consensus.MAJORITY,
     ) -> None:
         self.life = life
-        self.flight = flight
         self.timing = timing or Timing()
-        self.retained_bytes_max = retained_bytes_max
         self.reported = reported
-        self.retention = Retention()
+        self.keeping = Keeping(flight, policy or Policy())
         self.begun: Begun | None = None
         self.needed: tuple[StoreList, ...] = ()
         self.own = life.own
-        self.wish = Wish(life.own, self.timing)
-        self.stable = 0
+        self.wish = Wish(life.own, self.timing, backups)
         self.refused: set[str] = set()
-        self.giving_up = GivingUp()
         self.ended: WhyEnded | None = None
         self.is_starved = False
         self.feeding = Feeding(self.timing)
+        self.spreading = Spreading(self.keeping, self.feeding)
+        self._registered: set[str] = set()
         self._now_s = 0.0
-        self._published = self._told = 0
         self._short = Short()
+
+    @property
+    def retention(self) -> Retention:
+        """What is kept of the messages."""
+        return self.keeping.retention
+
+    @property
+    def stable(self) -> int:
+        """Everything below is stable."""
+        return self.keeping.stable
 
     @property
     def next(self) -> int:
@@ -89,8 +101,8 @@ class Sending:
         """Return what receivers must know; None: no epoch was begun yet."""
         return telling.information(self.life, self.begun, self.stable) if self.begun else None
 
-    def learn(self, ask: asks.Ask) -> asks.Answer:
-        """Answer a receiver. Raises FrameRefused for what is no ask of one of this stream."""
+    def learn(self, ask: asks.Learn) -> asks.Answer:
+        """Answer a receiver. Raises FrameRefused for one of another stream."""
         return telling.answered(self.life, ask, self.information())
 
     # messages
@@ -98,36 +110,38 @@ class Sending:
     def has_room(self, size: int) -> bool:
         """Whether a message of so many bytes can be taken now, or must wait for room in flight.
 
-        Raises NotRegistered, SourceSucceeded or NumberConflict if none can.
+        Raises NotRegistered, SourceSucceeded or NumberConflict if none can, and TooLarge.
         """
         telling.refuse_if_over(self.ended)
         if self.begun is None or self.is_starved:
             raise NotRegistered(
                 "no stable set of stores is responsive: wait until enough are back, then send again"
             )
-        return self.flight.has_room(size)
+        return self.keeping.has_room(size)
 
-    def send(self, message: bytes) -> int:
-        """Take a message; return its number. It leaves with `flush`, or `feed` if a block is full.
+    def send(self, message: bytes, given: Any = None) -> int:
+        """Take a message; return its number, the last one if it takes several.
 
-        Raises as has_room, FlightFull or TooLarge: nothing was taken.
+        given: comes with each event of it. It leaves with `flush`, or `feed` if a block is full.
+        Raises as has_room, and FlightFull unless the flight only notifies: nothing was taken.
         """
-        if not self.has_room(len(message)):
+        has_room = self.has_room(len(message))
+        if not has_room and self.keeping.blocks:
             raise FlightFull(
-                f"{len(self.flight)} messages are not yet stable: wait, or raise flight_size"
+                f"{len(self.keeping.flight)} messages are not yet stable, or confirmed: wait, or"
+                " raise flight_size"
             )
-        self.retention.add(message)
-        return self.flight.send(len(message))
+        return self.keeping.take(message, given, has_room=has_room)
 
     @property
     def is_due(self) -> bool:
         """Whether a block is full, and was not sent: `feed` sends it."""
-        return self.is_sending and self.retention.sealed > self._published
+        return self.is_sending and self.retention.sealed > self.spreading.published
 
     def feed(self, now_s: float) -> list[Act]:
         """Send the blocks that are full."""
         self._now_s = now_s
-        return list(self._feed()) if self.is_sending else []
+        return list(self.spreading.feed(self._now_s)) if self.is_sending else []
 
     def flush(self, now_s: float) -> list[Act]:
         """Send what was taken."""
@@ -137,7 +151,7 @@ class Sending:
     @property
     def is_untold(self) -> bool:
         """Whether receivers were not told of all that is stable: a tick soon tells it."""
-        return self.is_sending and self._told < self.stable
+        return self.is_sending and self.spreading.told < self.stable
 
     # epochs
 
@@ -147,34 +161,51 @@ class Sending:
         return list(self._begin(begun))
 
     def _begin(self, begun: Begun) -> Iterator[Act]:
-        gone = self._take_over(begun)
+        is_first = self.begun is None
+        given_up = self._take_over(begun)
         self.begun, self.ended, self.refused = begun, None, set(begun.refused)
-        self._published = self._told = begun.log.end
+        self.spreading.begin(begun.epoch, begun.log.end)
         self._short = Short()
         self.feeding.begin(begun, self._now_s)
+        if is_first:
+            yield from acts.told(telling.changed(self.life.own, begun))
+        for store in sorted(begun.noted):
+            yield from self._register(store, begun.ends.get(store))
         yield acts.Tell(event=telling.registered(begun, self.next, self.reported))
-        yield from (acts.Tell(event=event) for event in given_up(self._stream, gone))
+        yield from acts.told(given_up)
         is_settling = begun.bridge.stage is Stage.SETTLING
         self._follow(replace(begun, bridge=settled(begun.bridge)) if is_settling else begun)
         if begun.bridge.stage is Stage.SETTLED:
             self.wish.put_off(self._now_s)
-        yield from self._publish_information()
-        yield from self._land(begun.log.end)
+            yield from self._publish_information()
+        else:
+            yield from self._tell_list()
+        yield from acts.told(self.keeping.land(begun.log.end))
         yield from self._go_on()
 
-    def _take_over(self, begun: Begun) -> list[int]:
-        """Go on behind the chosen log: what it lacks is sent again, or as void; return the void."""
+    def _take_over(self, begun: Begun) -> list[events.Event]:
+        """Go on behind the chosen log: what it lacks is sent again, or as void, which is told."""
         end = begun.log.end
         self.retention.seal()
+        self._registered.clear()
         if self.begun is None:
-            self.retention, self.stable = Retention(end), end
-            self.flight.land(end)
-            self.flight.landed_below = end
+            self.keeping.begin(begun.stream, begun.epoch, end)
         elif not self.stable <= end <= self.retention.sealed:
             raise AssertionError(f"{begun} ends at {end}, and all below {self.stable} was stable")
-        gone = self.giving_up.begin(end)
-        self.retention.void(gone)
-        return gone
+        return self.keeping.go_on(end)
+
+    def _register(self, store: str, end: int | None) -> Iterator[Act]:
+        """Tell that a store has registered this source. end: of its log; None: it keeps none."""
+        if self.begun is not None:
+            is_old = store in self._registered or store not in self.begun.fresh
+            self._registered.add(store)
+            yield acts.Tell(event=telling.store_registered(self._stream, store, end, old=is_old))
+
+    def _tell_list(self) -> Iterator[Act]:
+        """Tell how far a change of lists has come."""
+        if self.begun is not None:
+            yield acts.Tell(event=telling.list_changed(self.begun))
+        yield from self._publish_information()
 
     def _publish_information(self) -> Iterator[Act]:
         known = self.information()
@@ -186,7 +217,7 @@ class Sending:
         self.is_starved = True
         before, self._short = self._short, short
         told = () if short == before else telling.lacking(self._stream, short)
-        return [acts.Tell(event=event) for event in told]
+        return list(acts.told(told))
 
     def succeed(self) -> list[Act]:
         """Note that a recovery found a later life: this one sends no more."""
@@ -212,30 +243,36 @@ class Sending:
             case acts.Gone(store=store, why=why):
                 self.feeding.of(store).lose()
                 yield from self._unresponsive(store, why)
-            case acts.Wanted() | acts.GaveUp():
-                self._wish(given)
-            case _ if self.is_sending:
-                yield from self._heard(given)
-            case _:
-                pass
-
-    def _wish(self, given: acts.Wanted | acts.GaveUp) -> None:
-        if isinstance(given, acts.Wanted):
-            self.wish.want(given.own, self._now_s)
-        elif self.stable <= given.number < self.next:
-            self.giving_up.asked.add(given.number)
-
-    def _heard(self, given: Given) -> Iterator[Act]:
-        """Take what matters only while an epoch goes on."""
-        match given:
+            case acts.Ticked():
+                yield from self._ticked()
             case acts.Answered():
-                yield from self._admitted(given)
+                yield from self._admitted(given) if self.is_sending else ()
             case acts.Came(store=store, answer=answer):
-                yield from self._answered(store, answer)
+                yield from self._answered(store, answer) if self.is_sending else ()
             case _:
-                for store in self.feeding.tick(self._now_s):
-                    yield from self._unresponsive(store, "it has not answered for what was sent")
-                yield from self._tell_stable()
+                yield from self._asked(given)
+
+    def _asked(self, given: Beside) -> Iterator[Act]:
+        """Take what the application wants, and what receivers say."""
+        match given:
+            case acts.Wanted(own=own):
+                self.wish.want(own, self._now_s)
+            case acts.GaveUp(number=number):
+                self.keeping.give_up(number)
+            case acts.Confirmed(link=link, said=said):
+                yield from acts.told(self.keeping.confirm(link, said, self._now_s))
+            case acts.Left(link=link, why=why):
+                yield from acts.told(self.keeping.left(link, why))
+
+    def _ticked(self) -> Iterator[Act]:
+        is_full = any(one.is_full for one in self.feeding.stores.values())
+        yield from acts.told(self.keeping.pass_time(self._now_s, stands_still=is_full))
+        if self.is_sending:
+            for store in self.feeding.tick(self._now_s):
+                yield from self._unresponsive(store, "it has not answered for what was sent")
+            if self.begun is not None and self.begun.bridge.stage is Stage.SETTLED:
+                self.wish.look(self.own, self.feeding.silent, self._now_s)
+            yield from self.spreading.tell_stable()
 
     def _unresponsive(self, store: str, why: str) -> Iterator[Act]:
         fed = self.feeding.stores.get(store)
@@ -249,7 +286,7 @@ class Sending:
         fed, stage = self.feeding.of(given.store), given.ask.bridge.stage
         if fed.asked is not given.ask:
             return  # of a link that was lost since, or of a former epoch
-        fed.asked = None
+        fed.asked, was_greeted = None, fed.is_greeted
         match given.answer:
             case asks.Holding(end=end):
                 sealed = self.retention.sealed
@@ -263,13 +300,18 @@ class Sending:
                 self.refused.add(given.store)
             case _:
                 fed.ask_s = self._now_s + self.timing.retry_s
+        if fed.is_greeted and not was_greeted:
+            yield from self._register(given.store, None if fed.is_noting else fed.end)
+        yield from acts.told(telling.refused(self._stream, given.store, given.answer))
 
     def _answered(self, store: str, answer: asks.Answer) -> Iterator[Act]:
         """Take the answer of a store to frames."""
         fed = self.feeding.of(store)
         match answer:
             case asks.Holding(epoch=self.epoch, end=end):
+                before = fed.end
                 fed.hear(min(end, self.retention.sealed), self._now_s)
+                yield from acts.told(self.keeping.stable_at(store, before, fed.end))
             case asks.Noted(epoch=self.epoch):
                 fed.hear(fed.sent, self._now_s)
             case asks.Full():
@@ -288,27 +330,19 @@ class Sending:
 
     def _go_on(self) -> Iterator[Act]:
         """Do whatever can be done now, in this order."""
-        yield from self._land(self.feeding.stable_below(self.needed, self.stable))
+        stable = self.feeding.stable_below(self.needed, self.stable)
+        yield from acts.told(self.keeping.land(stable))
         if self._advance():
-            yield from self._publish_information()
+            yield from self._tell_list()
         yield from self._look_around()
         if self.begun is not None and self.ended is None:
             for store, fed in self.feeding.asked(self.life, self.begun, self._now_s):
                 if fed.asked is not None:
                     yield acts.Ask(store=store, ask=fed.asked)
-            yield from self._feed()
-            yield from self._release()
+            yield from self.spreading.feed(self._now_s)
+            yield from acts.told(self.keeping.release(self.feeding.needs(self.stable)))
         responsive = self.feeding.responsive
         self.is_starved = not all(one.is_responsive(responsive) for one in self.needed)
-
-    def _land(self, below: int) -> Iterator[Act]:
-        """Note that everything below a number is stable."""
-        if below <= self.stable:
-            return
-        told = list(self.giving_up.stable(self._stream, self.stable, below))
-        self.stable = below
-        self.flight.land(below)
-        yield from (acts.Tell(event=event) for event in told)
 
     def _advance(self) -> bool:
         """Take a change of lists one stage further if enough stores are so far; return whether."""
@@ -332,7 +366,7 @@ class Sending:
             yield from self._end(WhyEnded.SUCCEEDED)
         elif self.refused:
             yield from self._end(WhyEnded.OVERTAKEN)
-        elif self.giving_up.asked:
+        elif self.keeping.giving_up.asked:
             yield from self._end(WhyEnded.GIVEN_UP)
         elif self.wish.is_due(self.own, self._now_s) and self._may_change():
             yield from self._end(WhyEnded.LIST_CHANGES)
@@ -352,45 +386,10 @@ class Sending:
             yield acts.Tell(event=events.SourceFenced(stream=self._stream, epoch=self.epoch))
         yield acts.End(why=why)
 
-    def _feed(self) -> Iterator[Act]:
-        """Send to receivers and stores what was not yet sent to them."""
-        for block in self.retention.blocks(self._published):
-            yield acts.Publish(data=self._framed(block))
-            self._published, self._told = block.end, max(self._told, block.told)
-        for store, fed, block in self.feeding.blocks(self.retention):
-            data = self._framed(block)
-            fed.send(block, len(data), self._now_s)
-            fed.told = max(fed.told, block.told)
-            yield acts.Send(store=store, data=data)
-
     @property
     def _stream(self) -> int:
-        return 0 if self.begun is None else self.begun.stream
-
-    def _framed(self, block: Block) -> bytes:
-        return block.framed(stream=self._stream, epoch=self.epoch, stable=self.stable)
+        return self.keeping.stream
 
     def farewell(self) -> list[Act]:
         """Tell what is stable to all who were sent it: the life ends, and nobody else tells it."""
-        return list(self._tell_stable(is_last=True)) if self.is_sending else []
-
-    def _tell_stable(self, *, is_last: bool = False) -> Iterator[Act]:
-        """Tell what is stable to who was not told by a frame."""
-        for store, fed in self.feeding.untold(self.stable, is_last=is_last):
-            yield acts.Send(store=store, data=self._empty(fed.sent))
-        if self._told < self.stable:
-            self._told = self.stable
-            yield acts.Publish(data=self._empty(self._published))
-
-    def _empty(self, number: int) -> bytes:
-        return telling.empty_frame(self._stream, self.epoch, number, self.stable)
-
-    def _release(self) -> Iterator[Act]:
-        """Release what is stable, and, while there is room, what every store that is there has."""
-        is_over = self.retention.bytes > self.retained_bytes_max
-        begin, needed = self.retention.begin, self.feeding.needs(self.stable)
-        self.retention.release(self.stable if is_over else needed)
-        below = self.retention.begin
-        if begin < below:
-            told = self.giving_up.released(self._stream, begin, below, forced=below > needed)
-            yield from (acts.Tell(event=event) for event in told)
+        return list(self.spreading.tell_stable(is_last=True)) if self.is_sending else []

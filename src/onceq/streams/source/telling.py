@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from onceq.streams.errors import FrameRefused, NumberConflict, SourceSucceeded
 from onceq.streams.model import asks, events
 from onceq.streams.model.frames import Frame, FrameKind, encode
 from onceq.streams.model.low import Consensus, agreed
+from onceq.streams.model.quorum import StoreList
 from onceq.streams.source.epochs import Begun, Short, SourceLife, WhyEnded
 
 
@@ -21,16 +23,22 @@ def information(life: SourceLife, begun: Begun, stable: int) -> asks.Information
         lists=begun.bridge.lists,
         address=life.address,
         stable=stable,
+        session=life.session,
     )
 
 
-def answered(life: SourceLife, ask: asks.Ask, known: asks.Information | None) -> asks.Answer:
+def answered(life: SourceLife, ask: asks.Learn, known: asks.Information | None) -> asks.Answer:
     """Return the answer to a receiver: what it must know; nothing before the first epoch.
 
-    Raises FrameRefused for what only stores are asked, and for another stream than this one.
+    Who asks for whatever session sends a topic is told if that is another one. Raises FrameRefused
+    for what only stores are asked, and for another stream than this one.
     """
     if not isinstance(ask, asks.Learn):
         raise FrameRefused("a source was asked what only stores are")
+    if ask.session == 0:
+        if ask.topic != life.topic:
+            return asks.Others(streams=((life.topic, life.session),))
+        return asks.Forgot() if known is None else known
     if (ask.topic, ask.session) != (life.topic, life.session):
         raise FrameRefused("a receiver of another stream has connected to this source")
     return asks.Forgot() if known is None else known
@@ -44,6 +52,53 @@ def registered(begun: Begun, next_number: int, rule: Consensus) -> events.Regist
         next_number=next_number,
         reported=agreed(ends, rule) if ends else -1,
         epoch=begun.epoch,
+    )
+
+
+def store_registered(
+    stream: int, store: str, end: int | None, *, old: bool
+) -> events.StoreRegistered:
+    """Return the event that a store has registered a source. end: of its log; None: it has none."""
+    last = -1 if end is None else end - 1
+    return events.StoreRegistered(stream=stream, store=store, regid=stream, old=old, last=last)
+
+
+_REFUSALS: Final[dict[type[asks.Answer], str]] = {
+    asks.Refused: "it has promised more to another life of this source",
+    asks.Full: "it has no room: give it some, or deregister who blocks it",
+    asks.Lacking: "nobody gave it what it lacks: it is asked again",
+}
+"""Why a store does not register a source, by what it answers."""
+
+
+def refused(
+    stream: int, store: str, answer: asks.Answer | None
+) -> Iterator[events.RegistrationError]:
+    """Yield that a store has refused to be admitted, if its answer says so."""
+    why = None if answer is None else _REFUSALS.get(type(answer))
+    if why is not None:
+        yield events.RegistrationError(stream=stream, store=store, why=f"{store}: {why}")
+
+
+def changed(own: StoreList, begun: Begun) -> Iterator[events.OptionsChanged]:
+    """Yield the options that stores know otherwise than a life wants them, as it begins."""
+    known = begun.log.lists[-1]
+    for option, before, now in (
+        ("stores", known.text(), own.text()),
+        ("retention_intragroup_stability_behavior", known.intragroup, own.intragroup),
+        ("retention_intergroup_stability_behavior", known.intergroup, own.intergroup),
+    ):
+        if before != now:
+            yield events.OptionsChanged(stream=begun.stream, option=option, before=before, now=now)
+
+
+def list_changed(begun: Begun) -> events.ListChanged:
+    """Return the event of how far a change of lists has come."""
+    lists = begun.bridge.lists
+    return events.ListChanged(
+        stream=begun.stream,
+        stage=begun.bridge.stage.name.lower(),
+        stores=tuple(one.text() for one in lists),
     )
 
 

@@ -55,6 +55,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 Decided: TypeAlias = Step | Needs
 
 STREAMS_MAX: Final = 10_000
+OTHERS_MAX: Final = 16
+"""So many of several streams are named to who asks for the one of a topic."""
 RECEIVERS_MAX: Final = 4_096
 """Of one stream. With more of either, what a store knows would not fit into its answers."""
 
@@ -234,7 +236,9 @@ class Catalogue:
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
         made: tuple[Record, ...] = ()
-        if _is_registered(held, ask):
+        if ask.key in held.positions:
+            made = (records.Deregistered(stream=ask.stream, key=ask.key),)
+        elif _is_registered(held, ask):
             made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
 
@@ -252,7 +256,10 @@ class Catalogue:
 
     def learn(self, ask: asks.Learn) -> asks.Answer:
         """Tell what a receiver must know of the stream of a topic and session."""
-        held = self._called(ask.topic, ask.session)
+        sessions = sorted({one.session for one in self.streams.values() if one.topic == ask.topic})
+        if ask.session == 0 and len(sessions) > 1:
+            return asks.Others(streams=tuple((ask.topic, one) for one in sessions[:OTHERS_MAX]))
+        held = self._called(ask.topic, ask.session or next(iter(sessions), 0))
         if held is None or held.bridge is None:
             return asks.Forgot()
         return asks.Information(
@@ -263,6 +270,7 @@ class Catalogue:
             lists=held.bridge.lists,
             address=held.address,
             stable=held.stable,
+            session=held.session,
         )
 
     def _called(self, topic: str, session: int) -> Held | None:

@@ -19,6 +19,7 @@ from onceq.streams.store import acts
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.log.committer import Committer
 from onceq.streams.store.serving import Serving
+from onceq.streams.store.statistics import DiskStatistics, StoreStatistics, of_streams
 from onceq.streams.store.store import Store
 
 TICK_S: Final = 0.1
@@ -28,6 +29,8 @@ LINKS_MAX: Final = 256
 
 class Daemon:
     """A store, listening. own: its address as the lists of stores have it; None: where it listens.
+
+    failed: the error of the disk for which it ended; None: of none.
 
     Raises InvalidValue for an address beyond this machine without certificates.
     """
@@ -42,6 +45,7 @@ class Daemon:
     ) -> None:
         refuse_unless_safe(listen, has_tls=certificates is not None)
         self.listen = listen
+        self.failed: OSError | None = None
         self._own = own
         self.serving = Serving(store, own or str(listen))
         self.turned_away = 0
@@ -76,6 +80,37 @@ class Daemon:
                 server.close()
         finally:
             await self._end()
+
+    def statistics(self) -> StoreStatistics:
+        """Return how the store fares now. Only in the thread of its loop."""
+        return StoreStatistics(
+            address=self.serving.programs.own,
+            keeps=self.serving.store.keeps,
+            links=self.serving.links,
+            refused={why.value: count for why, count in self.serving.refused.items()},
+            turned_away=self.turned_away,
+            disk=self._disk(),
+            streams=of_streams(self.serving.store),
+        )
+
+    def _disk(self) -> DiskStatistics | None:
+        store, committer = self.serving.store, self._committer
+        scrubbing = self.serving.programs.scrubbing
+        if not isinstance(store, DiskStore) or committer is None or scrubbing is None:
+            return None
+        return DiskStatistics(
+            size_bytes=store.size_bytes,
+            free_bytes=store.files.free_bytes(),
+            segments=len(store.files.numbers()),
+            is_full=store.log.is_full,
+            unsynced_bytes=store.end - store.synced,
+            commits=committer.latencies.count,
+            commits_s=committer.latencies.sum_s,
+            commit_p50_s=committer.latencies.quantile_s(0.5),
+            commit_p99_s=committer.latencies.quantile_s(0.99),
+            forgot=store.forgot,
+            rounds=scrubbing.rounds,
+        )
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         return await loop.create_server(
@@ -150,6 +185,7 @@ class Daemon:
             self._step(acts.Gone(link=number))
 
     def _fail(self, error: OSError) -> None:
+        self.failed = self.failed or error
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 

@@ -343,6 +343,12 @@ class DiskStore(Store):
         """
         return self.reclaiming.free()
 
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes its segments take on the disk, with those that are reserved."""
+        spares = len(self.files.spares()) * self.geometry.segment_bytes
+        return spares + sum(self.files.size(number) for number in self.files.numbers())
+
     def close(self) -> None:
         """Close the log, and give the directory back; again: nothing."""
         self.log.close()

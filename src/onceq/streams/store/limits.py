@@ -9,7 +9,7 @@ Source: streams.md 6; spec M28, M39; UM, the options of a store's repository.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,12 +30,20 @@ class WhenFull(enum.StrEnum):
     OVERWRITE = "overwrite"
 
 
+STATE_LIFETIME_S: Final = 7 * 86_400.0
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of each stream a store keeps. size_bytes, age_s: at most; None: no limit."""
+    """How much of each stream a store keeps. size_bytes, age_s: at most; None: no limit.
+
+    state_lifetime_s: a receiver that is not connected, and of which nothing was heard for so long,
+    is forgotten; None: never.
+    """
 
     size_bytes: int | None = None
     age_s: float | None = None
     when_full: WhenFull = WhenFull.BLOCK
+    state_lifetime_s: float | None = STATE_LIFETIME_S
 
 
 def wanted(held: Held, weight: Weight, limits: Limits, now_s: float) -> int:

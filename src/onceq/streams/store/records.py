@@ -61,10 +61,11 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deregistered(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver was forgotten."""
+    """A receiver was forgotten: by its id here, or by the key that its position has anywhere."""
 
     stream: int
-    regid: int
+    regid: int = 0
+    key: str = ""
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +175,7 @@ def after(held: Held, record: Record) -> Held:
         case Acknowledged():
             return _with_position(held, record.regid, record.below)
         case Deregistered():
-            return _without(held, record.regid)
+            return _without(held, record)
         case Trimmed():
             begin = max(held.begin, min(record.below, held.end))
             return replace(held, begin=begin, damaged=_from(held.damaged, begin))
@@ -234,12 +235,13 @@ def _with_position(held: Held, regid: int, below: int) -> Held:
     return replace(held, positions=merged((held.positions, {known.key: below})))
 
 
-def _without(held: Held, regid: int) -> Held:
-    gone = receiver(held, regid)
-    if gone is None:
-        return held
-    left = {key: below for key, below in held.positions.items() if key != gone.key}
-    return replace(held, positions=left, receivers=tuple(r for r in held.receivers if r != gone))
+def _without(held: Held, record: Deregistered) -> Held:
+    known = receiver(held, record.regid)
+    gone = record.key if known is None else known.key
+    left = {key: below for key, below in held.positions.items() if key != gone}
+    return replace(
+        held, positions=left, receivers=tuple(one for one in held.receivers if one.key != gone)
+    )
 
 
 def _from(numbers: tuple[int, ...], begin: int) -> tuple[int, ...]:

@@ -15,10 +15,11 @@ from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
-from onceq.streams.store import acts, limits
+from onceq.streams.store import acts, limits, listing
 from onceq.streams.store.acts import Act, Given
 from onceq.streams.store.answering import Answers, Waiting
 from onceq.streams.store.catalogue import Catalogue, Step
+from onceq.streams.store.lifetimes import Who
 from onceq.streams.store.programs import Programs
 from onceq.streams.store.ranging import RANGE_BYTES, ranged
 from onceq.streams.store.store import Store
@@ -27,6 +28,8 @@ UNSYNCED_BYTES_MAX: Final = 32 << 20
 """With more on its way to the disk, a store takes nothing until some of it is there."""
 TRIM_TICKS: Final = 10
 """After so many ticks a store looks again for what it may give up."""
+FORGET_TICKS: Final = 100
+"""After so many it looks which receivers it has not heard for too long."""
 WAITING_MAX: Final = 1_024
 """Answers that may wait on one link: whoever asks more without hearing is no friend."""
 
@@ -45,6 +48,7 @@ class Serving:
         self.programs = Programs(store, own)
         self._answers = Answers(store.synced)
         self._lives: dict[int, dict[int, int]] = {}
+        self._receivers: dict[int, set[Who]] = {}
         self._ticks = 0
 
     @property
@@ -70,6 +74,7 @@ class Serving:
                 self._lives[link] = {}
             case acts.Gone(link=link):
                 self._lives.pop(link, None)
+                self._receivers.pop(link, None)
                 self._answers.forget(link)
                 yield from self.programs.forget(link)
             case acts.Came(link=link, data=data):
@@ -98,6 +103,8 @@ class Serving:
             yield from self._run(self.programs.scrub())
         if self._ticks % TRIM_TICKS == 0:
             yield from self._run(self.programs.begin_trims())
+        if self._ticks % FORGET_TICKS == 0:
+            self.store.forget_silent({who for ones in self._receivers.values() for who in ones})
 
     def count(self, error: FrameRefused) -> None:
         """Count a link that is closed for what came on it."""
@@ -147,11 +154,19 @@ class Serving:
             answer, position = step.answer, self.store.do(step)
         except StoreFull:
             answer, position = self._full(stream), self.store.end
+        else:
+            self._hear(link, step)
         one = Waiting(position=position, stream=stream, tag=tag, answer=answer)
         yield from self._answer(link, one)
         if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
             self._lives[link][stream] = ask.life
             yield from self._run(self.programs.overtake(stream))
+
+    def _hear(self, link: int, step: Step) -> None:
+        """Note which receiver is at the other end of a link."""
+        who = self.store.hear(step)
+        if who is not None:
+            self._receivers.setdefault(link, set()).add(who)
 
     def _ranged(self, link: int, tag: int, ask: asks.Read | asks.Fetch) -> Iterator[Act]:
         """Give what is there of some numbers, behind the answer that says how much that is.
@@ -183,6 +198,7 @@ class Serving:
 
 ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {
     asks.Look: Catalogue.look,
+    asks.Streams: listing.streams,
     asks.Learn: Catalogue.learn,
     asks.Fence: Catalogue.fence,
     asks.Register: Catalogue.register,

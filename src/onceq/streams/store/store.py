@@ -6,17 +6,21 @@ something returns the position that must be synced before its answer may be sent
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
+from onceq.streams.errors import StoreFull
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import Firsts, agreed_below, epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
+from onceq.streams.store.lifetimes import Lifetimes, Who, who
 from onceq.streams.store.weights import Weights
 
 
@@ -30,7 +34,9 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 class Store(ABC):
     """What every store does. may_keep: of each stream. clock: seconds that only go on.
 
-    keeps: whether it keeps messages, or only what is known of streams.
+    keeps: whether it keeps messages, or only what is known of streams. forced: by stream, numbers
+    that were given up though a receiver had not acknowledged them. expired: likewise, receivers
+    that were forgotten since nothing was heard of them.
     """
 
     keeps: ClassVar[bool] = True
@@ -40,6 +46,9 @@ class Store(ABC):
         self.catalogue = self._catalogue()
         self.weights = Weights()
         self.may_keep = may_keep or limits.Limits()
+        self.forced: Counter[int] = Counter()
+        self.expired: Counter[int] = Counter()
+        self.lifetimes = Lifetimes(self.may_keep.state_lifetime_s)
         self._clock = clock
         self._copied: dict[int, Copied] = {}
 
@@ -80,6 +89,32 @@ class Store(ABC):
             position = self._put(record)
         return position
 
+    def forget_silent(self, connected: Container[Who]) -> None:
+        """Forget the receivers of which nothing was heard for too long. connected: those that are.
+
+        On a full disk: not now.
+        """
+        now_s = self._clock()
+        for held in tuple(self.catalogue.streams.values()):
+            for key in self.lifetimes.over(held, now_s):
+                one = (held.stream, key)
+                if one in connected:
+                    self.lifetimes.hear(one, now_s)
+                    continue
+                with contextlib.suppress(StoreFull):
+                    self._put(records.Deregistered(stream=held.stream, key=key))
+                    self.lifetimes.forget(one)
+                    self.expired[held.stream] += 1
+
+    def hear(self, step: Step) -> Who | None:
+        """Note that the receiver is there for which this step is; return it, if there is one."""
+        for record in step.records:
+            found = who(self.catalogue.of(record.stream), record)
+            if found is not None:
+                self.lifetimes.hear(found, self._clock())
+                return found
+        return None
+
     def take(self, frame: frames.Frame, data: bytes, life: int) -> tuple[asks.Answer, int]:
         """Take a frame of a source's life; return the answer, and the position for it.
 
@@ -105,12 +140,19 @@ class Store(ABC):
         """
         if not limits.is_full(self.weights.of(held.local), self.may_keep):
             return True
-        if self.may_keep.when_full is limits.WhenFull.BLOCK:
+        if self.is_blocked(held):
             return False
         given_up = limits.overwritten(held, self.surplus(held.stream))
         if given_up is not None:
             self._put(given_up)
+            unseen = given_up.below - max(held.begin, limits.slowest(held)[0])
+            self.forced[held.stream] += max(0, unseen)
         return given_up is not None
+
+    def is_blocked(self, held: records.Held) -> bool:
+        """Return whether the stream is over its limit, and waits for a receiver."""
+        is_full = limits.is_full(self.weights.of(held.local), self.may_keep)
+        return is_full and self.may_keep.when_full is limits.WhenFull.BLOCK
 
     def surplus(self, stream: int) -> int:
         """Return the number below which there is more of a stream, or older, than may be kept."""

@@ -225,8 +225,8 @@ begin
     return 'returned';
 end $$;
 
--- Gives back, uncharged, what an unknown holder has claimed: neither a session of a server nor a
--- group of Spark, as after a handler's pg_advisory_unlock_all(). Replies are left alone, for which claimed_by
+-- Gives back, uncharged, what an unknown holder has claimed: neither a session of a server, a
+-- group of Spark nor a relay, as after a handler's pg_advisory_unlock_all(). Replies are left alone, for which claimed_by
 -- means something else (reply.sql), and so are negative claimants, which only tests have. claimed_by has no
 -- index: each call looks at a random 256 pages of the table, and returns how many it gave back.
 create or replace function onceq.adopt() returns integer
@@ -243,10 +243,12 @@ begin
               and x.claimed_by > 0 and x.role in ('request', 'datagram')
               and not exists (select from onceq.server s where s.incarnation = x.claimed_by)
               and not exists (select from onceq.spark_group g where g.group_no = x.claimed_by)
+              and not exists (select from onceq.stream_relay r where r.claim = x.claimed_by)
             for update skip locked loop
         -- In a later statement: a new claimant may have begun after the one above.
         continue when exists (select from onceq.server s where s.incarnation = e.claimed_by)
-            or exists (select from onceq.spark_group g where g.group_no = e.claimed_by);
+            or exists (select from onceq.spark_group g where g.group_no = e.claimed_by)
+            or exists (select from onceq.stream_relay r where r.claim = e.claimed_by);
         perform onceq.return_element(e, 'release', null, null, null);
         adopted := adopted + 1;
     end loop;

@@ -176,7 +176,7 @@ end $$;
 -- Kills an element (G8). The lock on its row is the decision (finding 8): the kill wins at once
 -- against a handler that is running, and waits for a finish that has begun. KILLED leaves the cancelled reply and the history row in this
 -- transaction (finding 2). p_timeout_s bounds the wait; past it an error says that nothing happened.
--- An element in the state of a Spark query counts as executed.
+-- An element in the state of a Spark query counts as executed, and so does one that a relay has planned.
 create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
 language plpgsql volatile as $$
 declare
@@ -186,7 +186,8 @@ begin
     perform onceq.be_durable();
     perform onceq.wait_at_most(p_timeout_s);
     select * into e from onceq.element where eid = p_eid and role in ('request', 'datagram') for update;
-    if e.claimed_by is not null and onceq.spark_is_in_state(e) then
+    if e.claimed_by is not null and (onceq.spark_is_in_state(e)
+            or exists (select from onceq.stream_relay r where r.claim = e.claimed_by)) then
         return 'TOO_LATE';
     elsif e.seq is not null then
         perform onceq.name_another(e) where e.claimed_by is not null;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceq.streams.store.log.entries import EntryKind
 
@@ -13,17 +14,47 @@ if TYPE_CHECKING:
 
 IDLE_S = 0.1
 """An idle log says after this how far it is synced, so that damage is told from a torn tail."""
+LATEST: Final = 1_024
+"""Of so many commits it is known how long each took."""
+
+
+class Latencies:
+    """How long commits took: the latest, and all together. One thread adds, another may read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_s = 0.0
+        self._latest: list[float] = []
+
+    def add(self, took_s: float) -> None:
+        """Note one more."""
+        if len(self._latest) < LATEST:
+            self._latest.append(took_s)
+        else:
+            self._latest[self.count % LATEST] = took_s
+        self.count += 1
+        self.sum_s += took_s
+
+    def quantile_s(self, part: float) -> float:
+        """Return what that part of the latest did not exceed, 0 to 1; 0.0: there was none yet."""
+        latest = sorted(self._latest.copy())
+        return latest[min(int(part * len(latest)), len(latest) - 1)] if latest else 0.0
 
 
 class Committer:
     """Commits a log whenever it is woken.
 
     told: called in the thread with the position up to which everything is synced. failed: called in
-    it if the disk fails; then it ends, and so must the process.
+    it if the disk fails; then it ends, and so must the process. clock: seconds that only go on.
     """
 
     def __init__(
-        self, log: Log, *, told: Callable[[int], None], failed: Callable[[OSError], None]
+        self,
+        log: Log,
+        *,
+        told: Callable[[int], None],
+        failed: Callable[[OSError], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._told = told
@@ -31,7 +62,8 @@ class Committer:
         self._woken = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="onceq-committer", daemon=True)
-        self.commits = 0
+        self._clock = clock
+        self.latencies = Latencies()
 
     def start(self) -> None:
         """Begin to commit."""
@@ -61,8 +93,9 @@ class Committer:
 
     def _commit(self) -> None:
         if self._log.has_pending():
+            begun_s = self._clock()
             synced = self._log.commit()
-            self.commits += 1
+            self.latencies.add(self._clock() - begun_s)
             self._told(synced)
 
 

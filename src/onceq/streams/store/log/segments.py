@@ -60,6 +60,11 @@ class Files:
         """Return how many bytes a segment takes."""
         return self.path(number).stat().st_size
 
+    def free_bytes(self) -> int:
+        """Return how many bytes the disk has left for this user."""
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
     def read_index(self, number: int) -> bytes | None:
         """Return the bytes of the index of a segment; None: there is none."""
         with contextlib.suppress(FileNotFoundError):

@@ -1,0 +1,191 @@
+"""What `onceq store` does: settings from options, and a store that runs or is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from onceq.cli.exits import OK, VIOLATION
+from onceq.cli.output import Output, hint
+from onceq.cli.units import seconds, size_bytes
+from onceq.errors import InvalidValue
+from onceq.server.log_lines import write_log
+from onceq.streams.errors import StoreRefused
+from onceq.streams.net.address import address
+from onceq.streams.net.asker import Asker
+from onceq.streams.net.asking import listed
+from onceq.streams.store import listing, verifying
+from onceq.streams.store.limits import Limits, WhenFull
+from onceq.streams.store.noting_store import opened
+from onceq.streams.store.rolling import LogFile, Roll, RollingHandler
+from onceq.streams.store.running import Kind, Running, Settings, run_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onceq.cli.stores import At, Begun, Kept, LogTo
+    from onceq.streams.model import asks
+    from onceq.streams.net.tls import Certificates
+    from onceq.streams.store.disk_store import DiskStore
+
+STREAM_COLUMNS: Final = (
+    *("stream", "topic", "session", "epoch"),
+    *("begin", "end", "stable", "damaged"),
+)
+SEGMENT_COLUMNS: Final = ("segment", "size", "entries", "frames", "damaged")
+ANSWER_S: Final = 5.0
+
+Word = TypeVar("Word", bound=enum.StrEnum)
+
+
+def one_of(words: type[Word], text: str, option: str) -> Word:
+    """Returns the word that a text is. InvalidValue if it is none of them; option: whose it is."""
+    for word in words:
+        if text == word:
+            return word
+    raise InvalidValue(f"{option} {text!r}: give one of {', '.join(word.value for word in words)}")
+
+
+def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> Settings:
+    """Returns how a store is to be run. InvalidValue."""
+    may_keep = Limits(
+        size_bytes=None if kept.limit is None else size_bytes(kept.limit, "--limit"),
+        age_s=None if kept.age is None else float(seconds(kept.age, "--age")),
+        when_full=one_of(WhenFull, kept.when_full, "--when-full"),
+        state_lifetime_s=float(seconds(kept.state_lifetime, "--state-lifetime")),
+    )
+    return Settings(
+        listen=at.listen,
+        directory=directory,
+        kind=None if begun.kind is None else one_of(Kind, begun.kind, "--kind"),
+        init=begun.init,
+        own=at.own,
+        may_keep=may_keep,
+        certificates=at.certificates,
+        metrics=at.metrics,
+    )
+
+
+def run(output: Output, settings: Settings, log: LogTo) -> int:
+    """Runs a store until it is told to stop."""
+    settings.checked()
+    begin_log(log)
+    name = settings.directory or "a memory store"
+
+    def ready(running: Running) -> None:
+        if running.forgot:
+            hint(f"onceq: {name} is damaged where nobody can prove what it was: it knows nothing")
+        text = f"onceq: {name} serves at {running.address}; Ctrl-C stops it"
+        _say(output, "ready", text, address=running.address, metrics=running.metrics)
+
+    run_store(settings, ready=ready)
+    _say(output, "stopped", f"onceq: {name} is committed and closed")
+    return OK
+
+
+def _say(output: Output, event: str, text: str, **fields: Any) -> None:
+    if output.as_json:
+        output.line({"event": event, **fields})
+    hint(text)
+
+
+def begin_log(log: LogTo) -> None:
+    """Makes this process log as it was told. InvalidValue if there is no file to be rolled."""
+    if log.log is None:
+        if log.roll is not None or log.roll_size is not None:
+            raise InvalidValue("--roll and --roll-size are said with --log: a file is rolled")
+        log.begin()
+        return
+    file = LogFile(
+        path=log.log,
+        size_bytes=None if log.roll_size is None else size_bytes(log.roll_size, "--roll-size"),
+        roll=None if log.roll is None else one_of(Roll, log.roll, "--roll"),
+    )
+    write_log(log.log_format, log.log_level, RollingHandler(file))
+
+
+def show(output: Output, store: str, certificates: Certificates | None) -> int:
+    """Shows what a store knows: by its directory, or as it answers."""
+    found, name = _known(store, certificates)
+    output.rows(STREAM_COLUMNS, [row_of(one) for one in found])
+    if not found:
+        hint(f"onceq: the store {name} knows no stream")
+    return OK
+
+
+def _known(store: str, certificates: Certificates | None) -> tuple[Sequence[asks.Listed], str]:
+    """Returns the streams that a store knows, and its name."""
+    if not Path(store).exists():
+        try:
+            address(store)
+        except InvalidValue:
+            pass  # it is a directory that is not there, as which it is refused
+        else:
+            return asyncio.run(_asked(store, certificates)), store
+    identity, catalogue = verifying.known(Path(store))
+    return [listing.listed(held) for held in catalogue.streams.values()], identity.store
+
+
+async def _asked(store: str, certificates: Certificates | None) -> Sequence[asks.Listed]:
+    asker = Asker(None if certificates is None else certificates.connecting())
+    try:
+        found = await listed(asker, store, ANSWER_S)
+    finally:
+        asker.close()
+    if found is None:
+        raise StoreRefused(f"no store answers at {store}: give the directory or address of one")
+    return found
+
+
+def row_of(one: asks.Listed) -> dict[str, Any]:
+    """Returns a stream as a row."""
+    return {
+        "stream": f"{one.stream:016x}",
+        "topic": one.topic,
+        "session": one.session,
+        "epoch": one.epoch,
+        "begin": one.begin,
+        "end": one.end,
+        "stable": one.stable,
+        "damaged": one.damaged,
+        "stores": [own.text() for own in one.lists],
+        "receivers": [
+            {**msgspec.structs.asdict(receiver), "lag": max(0, one.stable - receiver.below)}
+            for receiver in one.receivers
+        ],
+    }
+
+
+def verify(output: Output, directory: Path) -> int:
+    """Reads all that a store has on its disk."""
+    rows = [msgspec.structs.asdict(one) for one in verifying.verify(directory)]
+    output.rows(SEGMENT_COLUMNS, rows)
+    damaged = sum(row["damaged"] for row in rows)
+    if damaged:
+        hint(f"onceq: {damaged} place(s) are damaged: `onceq store scrub` heals what others have")
+    return VIOLATION if damaged else OK
+
+
+def scrub(output: Output, directory: Path, own: str, certificates: Certificates | None) -> int:
+    """Reads all that a stopped store has, and heals it from others."""
+    asker = Asker(None if certificates is None else certificates.connecting())
+    store = opened(directory, os.urandom)
+    try:
+        done = asyncio.run(_scrubbed(store, own, asker))
+    finally:
+        store.close()
+    left = {f"{stream:016x}": numbers for stream, numbers in done.left.items()}
+    output.item({"size": done.size, "healed": done.healed, "left": left})
+    return VIOLATION if left else OK
+
+
+async def _scrubbed(store: DiskStore, own: str, asker: Asker) -> verifying.Scrubbed:
+    try:
+        return await verifying.scrub_once(store, own, asker)
+    finally:
+        asker.close()

@@ -1,0 +1,69 @@
+"""A receiver as programs for asyncio have it: a handler is shown messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
+from onceq.streams.api.reporting import report
+from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
+from onceq.streams.receiver import async_receiver, ops
+from onceq.streams.receiver.message import Message
+from onceq.streams.receiver.tokens import Token
+from onceq.streams.topic import Topic
+
+T = TypeVar("T")
+
+
+class AsyncReceiver(Generic[T]):
+    """One life of a receiver of a topic. Made by a context; `run` is all of it."""
+
+    def __init__(
+        self,
+        topic: Topic[T],
+        show: Callable[[Message[T]], Awaitable[None] | None],
+        parts: ReceiverParts,
+        shared: Shared,
+        *,
+        on_event: OnEvent | None,
+    ) -> None:
+        self.topic = topic
+        self._show = show
+        self._tell = on_event or report
+        self._inner = async_receiver.AsyncReceiver(
+            parts.who,
+            self._shown,
+            wishes=parts.wishes,
+            certificates=shared.certificates,
+            tell=self._tell,
+            at=parts.at,
+        )
+
+    async def run(self) -> None:
+        """Show the handler one message after the other until `stop`, or until it raises.
+
+        It waits for the source or the store at `at`, as long as that takes. What the handler
+        returned from is acknowledged when it is stable, unless it was retained; what it raises ends
+        the life, is raised here, and its message comes again to the next one. So does what
+        `on_event` raises. Raises IllegalState when it is called again, InvalidValue if there is
+        another stream at `at`.
+        """
+        await self._inner.run()
+
+    def stop(self) -> None:
+        """End the life behind what is being shown. The handler may call it."""
+        self._inner.stop()
+
+    def statistics(self) -> ReceiverStatistics:
+        """Return how far it is."""
+        return receiver_statistics(self._inner)
+
+    def _shown(self, one: ops.Shown) -> Awaitable[None] | None:
+        if isinstance(one, ops.Message):
+            return self._show(Message(self.topic, one, self._keep))
+        self._tell(one)
+        return None
+
+    def _keep(self, one: ops.Message) -> Token:
+        return self._inner.retain(one)

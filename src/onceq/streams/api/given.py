@@ -1,0 +1,298 @@
+"""What is given to contexts, sources and receivers, checked before anything is begun."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from onceq.errors import InvalidValue
+from onceq.model.names import shown
+from onceq.streams.model import events
+from onceq.streams.model.low import RecoveryInfo
+from onceq.streams.model.options import Scope, settled
+from onceq.streams.model.quorum import StoreList, listed
+from onceq.streams.net.address import Address, address, refuse_unless_safe
+from onceq.streams.net.tls import Certificates
+from onceq.streams.receiver.driver import Wishes
+from onceq.streams.receiver.placing import Who
+from onceq.streams.source.epochs import SourceLife
+from onceq.streams.source.options import core_of
+from onceq.streams.source.sending import Sending
+from onceq.streams.store.records import key_of
+from onceq.streams.topic import Topic
+
+OnEvent: TypeAlias = Callable[[events.Event], None]
+Deliver: TypeAlias = Literal["stable", "live"]
+_DELIVER: Final = ("stable", "live")
+_SESSION_MAX: Final = 2**64 - 1
+_REGID_MAX: Final = 2**32 - 1
+_NOWHERE: Final = StoreList(groups=())
+"""The stores of a receiver that will learn them."""
+
+
+class SourceOptions(TypedDict, total=False):
+    """The options of a source, as keywords; the table of options says what they mean.
+
+    Beside it: backups: stores as in a list, group by group, which take the places of those of their
+    group that do not answer.
+    """
+
+    retention_intragroup_stability_behavior: Literal["quorum", "all"]
+    retention_intergroup_stability_behavior: Literal["any", "all_active", "all"]
+    flight_size: int
+    flight_size_bytes: int
+    flight_size_behavior: Literal["block", "notify"]
+    fragment_size: int
+    message_stability_notification: Literal["off", "stable", "each_store"]
+    message_stability_timeout_ms: int
+    message_stability_lifetime_ms: int
+    retention_unique_confirmations: int
+    retransmit_retention_size_threshold: int
+    retransmit_retention_size_limit: int
+    source_liveness_timeout_ms: int
+    consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
+    backups: str
+
+
+class ReceiverOptions(TypedDict, total=False):
+    """The options of a receiver, as keywords; the table of options says what they mean.
+
+    Beside it: source_session_id: of the source, where several send on the topic. regid: the id that
+    a receiver without a session chose itself. choose: called with what is known before the life
+    begins; it may return the number to begin with.
+    """
+
+    consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
+    retransmit_request_maximum: int | None
+    ack_batching_interval_ms: int
+    application_outstanding_maximum: int
+    explicit_ack_only: bool
+    allow_confirmed_delivery: bool
+    receiver_liveness_interval_ms: int
+    use_late_join: bool
+    source_session_id: int
+    regid: int
+    choose: Callable[[RecoveryInfo], int | None]
+
+
+BACKUPS: Final = "backups"
+"""What a source may be given that is no option of the table."""
+BESIDE: Final = frozenset({"source_session_id", "regid", "choose"})
+"""What a receiver may be given that is no option of the table."""
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a context gives to all that it makes."""
+
+    session_id: int | None
+    certificates: Certificates | None
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether others than this machine may be reached."""
+        return self.certificates is not None
+
+    def session(self, own: int | None) -> int:
+        """Return the session of an object: its own, or else the context's; 0: there is none."""
+        return check_session(own) or self.session_id or 0
+
+
+def check_session(session_id: object) -> int | None:
+    """Return a session id, or None. Raises InvalidValue."""
+    if session_id is None:
+        return None
+    return _number("session_id", session_id, _SESSION_MAX)
+
+
+def check_source(session_id: object) -> int:
+    """Return the session id of a source that must be named. Raises InvalidValue."""
+    return _number("source_session_id", session_id, _SESSION_MAX)
+
+
+def _number(name: str, value: object, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InvalidValue(f"{name} is {shown(value)}: give a whole number from 1 to {most:#x}")
+    return value
+
+
+def _text(name: str, value: object, example: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} is {shown(value)}: give a text such as {example!r}")
+    return value
+
+
+def _list(shared: Shared, stores: object, options: Mapping[str, Any]) -> StoreList:
+    """Return the list of stores that a source is given."""
+    text = _text("stores", stores, "127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403")
+    made = listed(
+        text,
+        intragroup=options["retention_intragroup_stability_behavior"],
+        intergroup=options["retention_intergroup_stability_behavior"],
+    )
+    for store in sorted(made.stores):
+        refuse_unless_safe(address(store), has_tls=shared.has_tls)
+    return made
+
+
+class SourceParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source is made of: its core, where it listens, and its options."""
+
+    core: Sending
+    listen: Address | None
+    options: Mapping[str, Any]
+
+    def relist(self, shared: Shared, stores: str) -> StoreList:
+        """Return another list of stores, by the same rules."""
+        return _list(shared, stores, self.options)
+
+
+def source_parts(
+    shared: Shared,
+    topic: Topic[Any],
+    *,
+    stores: str,
+    listen: str | None,
+    session_id: int | None,
+    given: Mapping[str, Any],
+) -> SourceParts:
+    """Check what a source is given. Raises InvalidValue, which says what to do."""
+    table = {name: value for name, value in given.items() if name != BACKUPS}
+    options = settled(table, Scope.SOURCE)
+    backups = given.get(BACKUPS, "")
+    if backups:
+        _list(shared, backups, options)
+    session = shared.session(session_id)
+    if session == 0:
+        raise InvalidValue(
+            f"the source of topic {topic.name!r} has no session: give open(session_id=...) a number"
+            " of your own, the same in each life: by it stores know what was sent before"
+        )
+    life = SourceLife(
+        life=secrets.randbits(63) + 1,
+        born_s=int(time.time()),
+        own=_list(shared, stores, options),
+        topic=topic.name,
+        session=session,
+    )
+    return SourceParts(
+        core=core_of(life, table, backups=backups),
+        listen=None if listen is None else _listen(shared, listen),
+        options=options,
+    )
+
+
+def _listen(shared: Shared, listen: object) -> Address:
+    at = address(_text("listen", listen, "127.0.0.1:7500"))
+    refuse_unless_safe(at, has_tls=shared.has_tls)
+    if _is_unspecified(at.host):
+        raise InvalidValue(
+            f"{at} is no address that receivers could be told: listen at one that they can reach"
+        )
+    return at
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+class ReceiverParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver is made of."""
+
+    who: Who
+    wishes: Wishes
+    at: str
+
+
+def receiver_parts(
+    shared: Shared,
+    topic: Topic[Any],
+    *,
+    at: str,
+    deliver: str,
+    session_id: int | None,
+    given: Mapping[str, Any],
+) -> ReceiverParts:
+    """Check what a receiver is given. Raises InvalidValue, which says what to do."""
+    beside = {name: given[name] for name in BESIDE & given.keys()}
+    table = {name: value for name, value in given.items() if name not in BESIDE}
+    options: Any = settled(table, Scope.RECEIVER)
+    own = {} if session_id is None else {"session_id": session_id}
+    _refuse_contradictions({**given, **own})
+    if deliver not in _DELIVER:
+        raise InvalidValue(f"deliver is {shown(deliver)}: give 'stable' or 'live'")
+    refuse_unless_safe(address(_text("at", at, "127.0.0.1:7500")), has_tls=shared.has_tls)
+    wishes = Wishes(
+        is_stable_only=deliver == "stable",
+        ack_batching_interval_ms=options["ack_batching_interval_ms"],
+        application_outstanding_maximum=options["application_outstanding_maximum"],
+        explicit_ack_only=options["explicit_ack_only"],
+        allow_confirmed_delivery=options["allow_confirmed_delivery"],
+        receiver_liveness_interval_ms=options["receiver_liveness_interval_ms"],
+        choose=beside.get("choose") if options["use_late_join"] else _next,
+    )
+    has_own = "regid" in beside
+    session = (check_session(session_id) or 0) if has_own else shared.session(session_id)
+    who = _who(topic, session, beside, options)
+    return ReceiverParts(who=who, wishes=wishes, at=at)
+
+
+def _next(known: RecoveryInfo) -> int:
+    """Return the number of the next message: what was sent before is not asked for."""
+    return known.high + 1
+
+
+def _who(
+    topic: Topic[Any], session: int, beside: Mapping[str, Any], options: Mapping[str, Any]
+) -> Who:
+    if session == 0 and "regid" not in beside:
+        raise InvalidValue(
+            f"the receiver of topic {topic.name!r} has no session, and no regid: give"
+            " open(session_id=...) a number of your own, the same in each life: by it stores know"
+            " what was acknowledged before"
+        )
+    source = beside.get("source_session_id")
+    chosen = _number("regid", beside["regid"], _REGID_MAX) if "regid" in beside else 0
+    return Who(
+        topic=topic.name,
+        source=0 if source is None else _number("source_session_id", source, _SESSION_MAX),
+        session=session,
+        key=key_of(chosen, session),
+        known=_NOWHERE,
+        maximum=options["retransmit_request_maximum"],
+        rule=options["consensus_sequence_number_behavior"],
+        regid=chosen,
+    )
+
+
+CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], ...]] = (
+    (
+        lambda given: given.get("explicit_ack_only") and "ack_batching_interval_ms" in given,
+        "explicit_ack_only and ack_batching_interval_ms: tokens or an interval: leave one out",
+    ),
+    (
+        lambda given: {"regid", "session_id"} <= given.keys(),
+        "session_id and regid: stores know a receiver by one of them: leave one out",
+    ),
+    (
+        lambda given: (
+            given.get("use_late_join") is False
+            and not {"retransmit_request_maximum", "choose"}.isdisjoint(given)
+        ),
+        "use_late_join=False asks for nothing of before: retransmit_request_maximum or choose do",
+    ),
+)
+"""Options that contradict each other, and what to do."""
+
+
+def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+    for holds, text in CONTRADICTIONS:
+        if holds(given):
+            raise InvalidValue(text)

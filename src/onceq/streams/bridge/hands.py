@@ -1,0 +1,179 @@
+"""The connection of a bridge, by which effects and position are one commit: plain, or for asyncio.
+
+A handler that is a plain function gets psycopg's plain connection, and runs in a thread beside the
+loop; one that is `async` gets the other kind, in the loop.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
+from onceq.engine.perform.guarded import HandlerConnection, said_by
+from onceq.engine.sessions import session
+from onceq.engine.sessions.faults import DatabaseError
+from onceq.errors import HandlerFailed, OnceqError
+from onceq.model import ops
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from onceq.engine.embedded.locate import Located
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntoContext(Generic[C]):
+    """What a handler is told. connection: in the transaction that moves the position.
+
+    attempt: 1 for the first; more only for a message that raised alone.
+    """
+
+    connection: C
+    name: str
+    topic: str
+    attempt: int
+
+
+class Hands(abc.ABC):
+    """A connection to a repository, and how handlers are called on it."""
+
+    @abc.abstractmethod
+    async def connect(self) -> None:
+        """Connect, unless there is a usable connection. CannotConnect, SchemaMissing."""
+
+    @abc.abstractmethod
+    async def run(self, program: ops.Program[T]) -> T:
+        """Run a Program. Cancelled, it ends first, or is rolled back."""
+
+    @abc.abstractmethod
+    def act(self, handler: Callable[..., Any], given: Given) -> ops.Act:
+        """Return the Op that calls a handler, with decoded messages."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Close the connection."""
+
+    async def perform(self, op: ops.Op[T]) -> T:
+        """Perform one Op."""
+
+        def alone() -> ops.Program[T]:
+            return (yield from op)
+
+        return await self.run(alone())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a handler is called with. messages: decodes them; what it raises is the handler's."""
+
+    messages: Callable[[], Sequence[Any]]
+    name: str
+    topic: str
+    attempt: int
+
+    def context(self, connection: HandlerConnection) -> IntoContext[Any]:
+        """Return the context on a connection."""
+        return IntoContext(
+            connection=connection, name=self.name, topic=self.topic, attempt=self.attempt
+        )
+
+
+@contextlib.contextmanager
+def _handling(connection: psycopg.BaseConnection[Any]) -> Generator[HandlerConnection]:
+    """Lend a connection to a handler, and raise what its error means."""
+    guarded = HandlerConnection(connection)
+    try:
+        yield guarded
+    except (DatabaseError, OnceqError) as error:
+        failure = session.handler_failure(error, connection)
+        if failure is error:  # raised from itself, it would hide its cause
+            raise
+        raise failure from error
+    except Exception as error:  # the handler's boundary
+        raise HandlerFailed(type(error).__name__, said_by(error)) from error
+    finally:
+        guarded.expire()
+
+
+class AsyncHands(Hands):
+    """For handlers that are `async`."""
+
+    def __init__(self, located: Located, repository: str) -> None:
+        self._link = AsyncLink(located, repository, whose="this bridge")
+
+    async def connect(self) -> None:
+        """See Hands."""
+        await self._link.reconnect()
+
+    async def run(self, program: ops.Program[T]) -> T:
+        """See Hands. A Program that was cut short leaves a connection that is made anew."""
+        return await self._link.run(program)
+
+    def act(self, handler: Callable[..., Any], given: Given) -> ops.Act:
+        """See Hands."""
+        connection = self._link.connection
+
+        async def act() -> None:
+            with _handling(connection) as guarded:
+                await handler(given.messages(), given.context(guarded))
+
+        return ops.Act(act=act)
+
+    async def close(self) -> None:
+        """See Hands."""
+        await self._link.close()
+
+
+class ThreadHands(Hands):
+    """For handlers that are plain functions: each call is in a thread, one at a time."""
+
+    def __init__(self, located: Located, repository: str) -> None:
+        self._link = Link(located, repository, whose="this bridge")
+
+    async def connect(self) -> None:
+        """See Hands."""
+        await _to_its_end(self._link.reconnect)
+
+    async def run(self, program: ops.Program[T]) -> T:
+        """See Hands."""
+        return await _to_its_end(lambda: self._link.run(program))
+
+    def act(self, handler: Callable[..., Any], given: Given) -> ops.Act:
+        """See Hands."""
+        connection = self._link.connection
+
+        def act() -> None:
+            with _handling(connection) as guarded:
+                handler(given.messages(), given.context(guarded))
+
+        return ops.Act(act=act)
+
+    async def close(self) -> None:
+        """See Hands."""
+        await _to_its_end(self._link.close)
+
+
+def hands(handler: Callable[..., Any], located: Located, repository: str) -> Hands:
+    """Return the hands that fit a handler."""
+    is_async = inspect.iscoroutinefunction(handler)
+    return AsyncHands(located, repository) if is_async else ThreadHands(located, repository)
+
+
+async def _to_its_end(call: Callable[[], T]) -> T:
+    """Call in a thread; cancelled, wait for its end first: nobody else may use the connection."""
+    running = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,0 +1,235 @@
+"""What programs use of bridges: `into` a database, and `relay` from a queue.
+
+What a bridge does is in `bridge`; here it is given what it works with. Source: spec M38.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import Any, Protocol, Required, TypedDict, TypeVar, Unpack
+
+import msgspec
+
+from onceq.engine.embedded.locate import Located, locate
+from onceq.engine.schema.migrate import apply_with, verify_with
+from onceq.errors import IllegalState, InvalidValue
+from onceq.model.names import check_repository
+from onceq.model.queue import Queue
+from onceq.streams.api import given
+from onceq.streams.api.given import OnEvent, Shared
+from onceq.streams.bridge.hands import IntoContext
+from onceq.streams.bridge.into import Application, AsyncInto, Target
+from onceq.streams.bridge.relay import AsyncRelay, From
+from onceq.streams.model.quorum import listed
+from onceq.streams.net.address import address, refuse_unless_safe
+from onceq.streams.net.tls import Certificates
+from onceq.streams.receiver import ops
+from onceq.streams.receiver.message import Message
+from onceq.streams.receiver.tokens import Token
+from onceq.streams.topic import Topic, check_topic
+
+T = TypeVar("T")
+DEFAULT_REPOSITORY = "onceq"
+
+
+class _Life(Protocol):
+    async def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Database(msgspec.Struct, frozen=True, kw_only=True):
+    """Where effects or queues are: as for `onceq.open`."""
+
+    url: str | None
+    repository: str
+
+
+class Bridge:
+    """One life of a bridge, made by `into` or `relay`: `run` is all of it, in any thread.
+
+    `into` raises DataLost (stores gave up what was not taken), StreamReplaced (nothing was taken of
+    the other stream), Fenced (a later life has taken over), HandlerMisuse. A relay raises
+    StreamReplaced, Fenced or SourceSucceeded, NumberConflict, QueueNotFound, IllegalState (the name
+    is another queue's relay). Both raise CannotConnect, SchemaMissing and InvalidValue at the
+    beginning; later they wait for a database and stores that are away.
+    """
+
+    def __init__(self, database: Database, make: Callable[[Located], _Life]) -> None:
+        self._database = database
+        self._make = make
+        self._lock = threading.RLock()  # a signal handler may call `stop` while `run` has it
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._life: _Life | None = None
+        self._is_stopped = self._is_used = False
+
+    def run(self) -> None:
+        """Go on until `stop`. Ctrl-C ends it, too: what is under way then is undone."""
+        asyncio.run(self.run_async())
+
+    async def run_async(self) -> None:
+        """As `run`, for asyncio; cancelled, what is under way is undone."""
+        with self._lock:
+            if self._is_used:
+                raise IllegalState("a bridge is run once; make another one")
+            self._is_used = True
+        with closing(await asyncio.to_thread(_reach, self._database)) as located:
+            life = self._make(located)
+            with self._lock:
+                if self._is_stopped:
+                    return
+                self._loop, self._life = asyncio.get_running_loop(), life
+            try:
+                await life.run()
+            finally:
+                with self._lock:
+                    self._loop = None
+
+    def stop(self) -> None:
+        """End the life, from any thread or signal handler, when what it does now has its end."""
+        with self._lock:
+            self._is_stopped = True
+            if self._loop is not None and self._life is not None:
+                self._loop.call_soon_threadsafe(self._life.stop)
+
+
+def _reach(database: Database) -> Located:
+    located = locate(database.url)
+    prepare = verify_with if located.embedded is None else apply_with
+    try:
+        prepare(located.conninfo, database.repository)
+    except BaseException:
+        located.close()
+        raise
+    return located
+
+
+class Where(TypedDict, total=False):
+    """Where the repository is, as for `onceq.open`; and certificates, beyond this machine."""
+
+    url: str | None
+    repository: str
+    certificates: Certificates | None
+
+
+class IntoOptions(Where, total=False):
+    """The rest of what `into` may be given.
+
+    source_session_id: of the source; it must be given. batch: most messages of a transaction,
+    1,000. abort_limit: how often a message may raise, alone, before it goes to the queue
+    NAME.error, 5. fail_on_data_loss: False: what stores gave up is passed, and told to on_event.
+    """
+
+    source_session_id: Required[int]
+    on_event: OnEvent | None
+    batch: int
+    abort_limit: int
+    fail_on_data_loss: bool
+
+
+class RelayOptions(Where, total=False):
+    """The rest of what a relay may be given.
+
+    session_id: of its source; it must be given, and nobody else's. listen: where receivers find
+    it; None: they read from stores. batch: most requests that are planned at once, 1,000. idle_s:
+    how long an empty queue is left before the next look, 0.2.
+    """
+
+    session_id: Required[int]
+    listen: str | None
+    batch: int
+    idle_s: float
+
+
+def into(
+    topic: Topic[T],
+    handler: Callable[[list[Message[T]], IntoContext[Any]], Awaitable[None] | None],
+    *,
+    name: str,
+    at: str,
+    **options: Unpack[IntoOptions],
+) -> Bridge:
+    """Returns a bridge by which messages of a topic take effect in a database, each exactly once.
+
+    handler: called with messages that are stable, in order, and a context whose `connection` is in
+    the transaction that also moves the position of this name: it commits nothing itself. A batch
+    that raises is halved; what raises alone, too often, goes to the queue NAME.error. It may be
+    `async def`: then the connection is psycopg's for asyncio. name: of the position; two that run
+    under one name fence each other. at: stores of the stream, separated by spaces. Raises
+    InvalidValue, InvalidName.
+    """
+    check_topic(topic)
+    certificates, database = options.get("certificates"), _database(options)
+    for store in sorted(listed(at).stores):
+        refuse_unless_safe(address(store), has_tls=certificates is not None)
+    target = Target(
+        name=name,
+        topic=topic.name,
+        source=given.check_source(options.get("source_session_id")),
+        at=listed(at),
+        batch=options.get("batch", 1_000),
+        abort_limit=options.get("abort_limit", 5),
+        fail_on_data_loss=options.get("fail_on_data_loss", True),
+    )
+    application = Application(
+        handler=handler,
+        decode=lambda one: Message(topic, one, _keep),
+        on_event=options.get("on_event"),
+    )
+
+    def make(located: Located) -> AsyncInto:
+        where = located, database.repository
+        return AsyncInto(target, application, where, certificates=certificates)
+
+    return Bridge(database, make)
+
+
+def relay(
+    queue: Queue[T, Any],
+    topic: Topic[T],
+    *,
+    name: str,
+    stores: str,
+    **options: Unpack[RelayOptions],
+) -> Bridge:
+    """Returns a bridge by which what is in a queue becomes messages of a topic, each exactly once.
+
+    It takes requests that owe no reply (`enqueue`), in their order; once their numbers are planned
+    they are not killable, and they end when they are stable. name: of the relay; two that run under
+    one name fence each other. stores: of its source. Raises InvalidValue, InvalidName.
+    """
+    check_topic(topic)
+    if queue.request_type is not topic.value_type:
+        raise InvalidValue(
+            f"queue {queue.name!r} has requests of {queue.request_type!r}, and topic {topic.name!r}"
+            f" values of {topic.value_type!r}: they are passed on as they are, so give one type"
+        )
+    certificates, database = options.get("certificates"), _database(options)
+    shared = Shared(session_id=options.get("session_id"), certificates=certificates)
+    parts = given.source_parts(
+        shared, topic, stores=stores, listen=options.get("listen"), session_id=None, given={}
+    )
+    of = From(
+        name=name,
+        queue=queue.name,
+        batch=options.get("batch", 1_000),
+        ahead=4 * options.get("batch", 1_000),
+        idle_s=options.get("idle_s", 0.2),
+    )
+
+    def make(located: Located) -> AsyncRelay:
+        where = located, database.repository
+        return AsyncRelay(of, parts.core, where, listen=parts.listen, certificates=certificates)
+
+    return Bridge(database, make)
+
+
+def _database(options: Where) -> Database:
+    repository = check_repository(options.get("repository", DEFAULT_REPOSITORY))
+    return Database(url=options.get("url"), repository=repository)
+
+
+def _keep(_: ops.Message) -> Token:
+    raise IllegalState("messages of `into` are acknowledged when their effects are committed")

@@ -1,0 +1,210 @@
+"""The statistics of a store as text for Prometheus, by a table. Pure.
+
+The text is what version 0.0.4 of its format says. A stream is labelled by its topic, its source's
+session and its id, both hexadecimal; a receiver by the name that it has at all stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from onceq.streams.store.statistics import DiskStatistics, StoreStatistics, StreamStatistics
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+Labels: TypeAlias = Mapping[str, str]
+Sample: TypeAlias = tuple[Labels, float]
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """A row: what is measured, and how it is read. kind: gauge, counter or summary."""
+
+    name: str
+    kind: str
+    text: str
+    read: Callable[[StoreStatistics], Iterable[Sample]]
+
+
+def _one(read: Callable[[StoreStatistics], Any]) -> Callable[[StoreStatistics], Iterable[Sample]]:
+    return lambda store: [({}, float(read(store)))]
+
+
+def _disk(read: Callable[[DiskStatistics], Any]) -> Callable[[StoreStatistics], Iterable[Sample]]:
+    return lambda store: [] if store.disk is None else [({}, float(read(store.disk)))]
+
+
+def _streams(
+    read: Callable[[StreamStatistics], Any],
+) -> Callable[[StoreStatistics], Iterable[Sample]]:
+    return lambda store: [(_labels(one), float(read(one))) for one in store.streams]
+
+
+def _labels(one: StreamStatistics) -> dict[str, str]:
+    return {"topic": one.topic, "session": f"{one.session:x}", "stream": f"{one.stream:016x}"}
+
+
+def _lags(store: StoreStatistics) -> Iterator[Sample]:
+    for stream in store.streams:
+        for one in stream.receivers:
+            yield {**_labels(stream), "receiver": one.key}, float(one.lag)
+
+
+def _refused(store: StoreStatistics) -> Iterator[Sample]:
+    for why, count in store.refused.items():
+        yield {"why": why}, float(count)
+
+
+def _quantiles(store: StoreStatistics) -> Iterator[Sample]:
+    if store.disk is not None:
+        yield {"quantile": "0.5"}, store.disk.commit_p50_s
+        yield {"quantile": "0.99"}, store.disk.commit_p99_s
+
+
+METRICS: Final[tuple[Metric, ...]] = (
+    Metric(
+        name="onceq_store_full",
+        kind="gauge",
+        text="1: it takes no messages of some stream",
+        read=_one(lambda one: one.is_full),
+    ),
+    Metric(
+        name="onceq_store_links",
+        kind="gauge",
+        text="how many are connected",
+        read=_one(lambda one: one.links),
+    ),
+    Metric(
+        name="onceq_store_refused_links_total",
+        kind="counter",
+        text="links closed for what came on them",
+        read=_refused,
+    ),
+    Metric(
+        name="onceq_store_turned_away_links_total",
+        kind="counter",
+        text="links closed since there were too many",
+        read=_one(lambda one: one.turned_away),
+    ),
+    Metric(
+        name="onceq_store_disk_bytes",
+        kind="gauge",
+        text="what the store takes on its disk, with what is reserved",
+        read=_disk(lambda one: one.size_bytes),
+    ),
+    Metric(
+        name="onceq_store_disk_free_bytes",
+        kind="gauge",
+        text="what is left on the disk",
+        read=_disk(lambda one: one.free_bytes),
+    ),
+    Metric(
+        name="onceq_store_disk_full",
+        kind="gauge",
+        text="1: no room for more messages",
+        read=_disk(lambda one: one.is_full),
+    ),
+    Metric(
+        name="onceq_store_segments",
+        kind="gauge",
+        text="files of the log",
+        read=_disk(lambda one: one.segments),
+    ),
+    Metric(
+        name="onceq_store_unsynced_bytes",
+        kind="gauge",
+        text="appended, and not yet on the disk",
+        read=_disk(lambda one: one.unsynced_bytes),
+    ),
+    Metric(
+        name="onceq_store_forgot",
+        kind="gauge",
+        text="1: damaged when it began, so that it knew nothing",
+        read=_disk(lambda one: one.forgot),
+    ),
+    Metric(
+        name="onceq_store_scrub_rounds_total",
+        kind="counter",
+        text="how often all of the log was looked through",
+        read=_disk(lambda one: one.rounds),
+    ),
+    Metric(
+        name="onceq_store_commit_seconds",
+        kind="summary",
+        text="a write and a sync; quantiles are of the latest 1,024",
+        read=_quantiles,
+    ),
+    Metric(
+        name="onceq_stream_begin",
+        kind="gauge",
+        text="the first number that the store has",
+        read=_streams(lambda one: one.begin),
+    ),
+    Metric(
+        name="onceq_stream_end",
+        kind="gauge",
+        text="the number behind the last that the store has",
+        read=_streams(lambda one: one.end),
+    ),
+    Metric(
+        name="onceq_stream_stable",
+        kind="gauge",
+        text="all below is stable, for all that the store knows",
+        read=_streams(lambda one: one.stable),
+    ),
+    Metric(
+        name="onceq_stream_bytes",
+        kind="gauge",
+        text="what the store has of the stream, at most",
+        read=_streams(lambda one: one.size_bytes),
+    ),
+    Metric(
+        name="onceq_stream_full",
+        kind="gauge",
+        text="1: over its limit, and waits for a receiver",
+        read=_streams(lambda one: one.is_full),
+    ),
+    Metric(
+        name="onceq_stream_damaged",
+        kind="gauge",
+        text="numbers that cannot be read here",
+        read=_streams(lambda one: one.damaged),
+    ),
+    Metric(
+        name="onceq_stream_forced_total",
+        kind="counter",
+        text="numbers given up though a receiver had not acknowledged them",
+        read=_streams(lambda one: one.forced),
+    ),
+    Metric(
+        name="onceq_stream_receiver_lag",
+        kind="gauge",
+        text="numbers that are stable, and that the receiver has not acknowledged",
+        read=_lags,
+    ),
+)
+
+
+def text_of(store: StoreStatistics) -> str:
+    """Return all metrics that the store has something to say of."""
+    lines: list[str] = []
+    for metric in METRICS:
+        samples = [_sample(metric.name, *one) for one in metric.read(store)]
+        if metric.kind == "summary" and store.disk is not None:
+            samples.append(_sample(f"{metric.name}_sum", {}, store.disk.commits_s))
+            samples.append(_sample(f"{metric.name}_count", {}, float(store.disk.commits)))
+        if samples:
+            lines += [f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}"]
+            lines += samples
+    return "\n".join(lines) + "\n"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    number = f"{int(value)}" if value.is_integer() else f"{value!r}"
+    return f"{name}{{{inner}}} {number}" if inner else f"{name} {number}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,198 @@
+"""A store in this process: run once, stopped in order, and what it tells the log."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from onceq import telemetry
+from onceq.errors import IllegalState, InvalidValue
+from onceq.streams.errors import StoreFailed, StoreRefused
+from onceq.streams.model import asks
+from onceq.streams.net.alone import Alone
+from onceq.streams.store import running
+from onceq.streams.store.directory import initialize
+from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.memory_store import MemoryStore
+from onceq.streams.store.reporting import Reporting
+from onceq.streams.store.running import Kind, Running, Settings, run_store, serve
+from tests.events import Events, emits
+from tests.streams.net.daemons import WITHIN_S, serving, soon
+from tests.streams.net.test_daemon import begun
+from tests.streams.store.logs import Ailing
+from tests.streams.store.test_disk_store import S, chance, data_of
+from tests.streams.store.test_metrics import STREAM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceq.streams.store.store import Store
+
+MEMORY = Settings(listen="127.0.0.1:0", kind=Kind.MEMORY)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
+    """This process, as if nothing had run in it."""
+    one = Alone()
+    monkeypatch.setattr(running, "PROCESS", one)
+    return one
+
+
+def settings(home: Path) -> Settings:
+    """A new store on a disk, with segments that are made at once."""
+    initialize(home / "store", chance, segment_bytes=1 << 20)
+    return Settings(listen="127.0.0.1:0", directory=home / "store")
+
+
+@emits(telemetry.StoreBegan, telemetry.StoreStopped)
+def test_a_store_runs_in_this_process_once(events: Events, tmp_path: Path) -> None:
+    found: list[Running] = []
+
+    def ready(one: Running) -> None:
+        found.append(one)
+        assert one.statistics().address == one.address
+        one.stop()
+
+    run_store(settings(tmp_path), ready=ready)
+    (began,) = events.of(telemetry.StoreBegan)
+    assert began == {
+        "address": found[0].address,
+        "directory": str(tmp_path / "store"),
+        "forgot": False,
+    }
+    assert events.of(telemetry.StoreStopped) == [{"address": found[0].address}]
+    DiskStore(tmp_path / "store", chance).close()
+    with pytest.raises(IllegalState, match="does so once"):
+        run_store(MEMORY)
+
+
+def test_a_store_is_stopped_from_another_thread(tmp_path: Path) -> None:
+    ready, found = threading.Event(), list[Running]()
+
+    def began(one: Running) -> None:
+        found.append(one)
+        ready.set()
+
+    given = settings(tmp_path)
+    thread = threading.Thread(target=lambda: run_store(given, ready=began))
+    thread.start()
+    assert ready.wait(WITHIN_S)
+    found[0].stop()
+    thread.join(WITHIN_S)
+    assert not thread.is_alive()
+    found[0].stop()
+    DiskStore(tmp_path / "store", chance).close()
+
+
+def test_a_store_and_a_context_are_never_in_one_process(alone: Alone) -> None:
+    alone.open_context()
+    with pytest.raises(IllegalState, match="a process of its own"):
+        run_store(MEMORY)
+    alone.close_context()
+    run_store(MEMORY, ready=lambda one: one.stop())
+    with pytest.raises(IllegalState, match="use another process"):
+        alone.open_context()
+
+
+def test_what_was_refused_has_not_run(tmp_path: Path) -> None:
+    with pytest.raises(StoreRefused, match="no store's"):
+        run_store(Settings(listen="127.0.0.1:0", directory=tmp_path))
+    (tmp_path / "file").touch()
+    beneath = Settings(listen="127.0.0.1:0", directory=tmp_path / "file" / "store", init=True)
+    with pytest.raises(StoreFailed, match="cannot be opened"):
+        run_store(beneath)
+    with pytest.raises(InvalidValue, match="without TLS"):
+        run_store(Settings(listen="192.0.2.1:7401", kind=Kind.MEMORY))
+    run_store(settings(tmp_path), ready=lambda one: one.stop())
+
+
+@pytest.mark.parametrize("which", ["listen", "metrics"])
+def test_where_another_listens_none_can(which: str) -> None:
+    async def run() -> None:
+        async with serving(MemoryStore()) as (_, taken):
+            one = replace(MEMORY, **{which: taken})
+            with pytest.raises(StoreRefused, match=f"cannot listen at {taken}"):
+                await serve(running.opened_as(one), one, lambda _: None)
+
+    asyncio.run(run())
+
+
+async def served(store: Store, one: Settings) -> tuple[asyncio.Task[None], Running]:
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(serve(store, one, ready.set_result))
+    async with asyncio.timeout(WITHIN_S):
+        return task, await ready
+
+
+@emits(telemetry.StoreFailed)
+def test_a_failed_sync_ends_it_with_a_clear_word(events: Events, tmp_path: Path) -> None:
+    async def run() -> None:
+        given = settings(tmp_path)
+        files = Ailing(tmp_path / "store")
+        store = DiskStore(tmp_path / "store", chance, files=files)
+        task, one = await served(store, given)
+        source = await begun(one.address)
+        files.sync_fails = True
+        source.link.send(data_of(1, 0))
+        assert await source.heard() is None, "nothing was acknowledged"
+        with pytest.raises(StoreFailed, match="What was acknowledged is there"):
+            await task
+        assert events.of(telemetry.StoreFailed) == [
+            {"address": one.address, "error": f"[Errno 5] {os.strerror(errno.EIO)}"}
+        ]
+        store.close()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_serves_looks_at_its_streams_for_the_log(
+    events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK_S", 0.01)
+
+    async def run() -> None:
+        given = settings(tmp_path)
+        store = DiskStore(tmp_path / "store", chance)
+        task, one = await served(store, given)
+        source = await begun(one.address)
+        source.link.send(data_of(1, 0))
+        await source.until(asks.Holding(epoch=1, end=1))
+        store.catalogue.damage(S, range(1))
+        await soon(lambda: bool(events.of(telemetry.StreamDamaged)))
+        source.link.close()
+        one.stop()
+        await task
+        store.close()
+
+    asyncio.run(run())
+
+
+@emits(
+    telemetry.StreamFull,
+    telemetry.StreamHasRoom,
+    telemetry.StreamDamaged,
+    telemetry.StreamOverwritten,
+    telemetry.ReceiversForgotten,
+)
+def test_what_changed_is_told_once(events: Events) -> None:
+    reporting = Reporting()
+    topic = {"stream": f"{0xABC:016x}", "topic": STREAM.topic}
+    for _ in range(2):
+        reporting.look([STREAM])
+    assert events.of(telemetry.StreamFull) == [{**topic, "blocking": 4}]
+    assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}]
+    assert events.of(telemetry.StreamOverwritten) == [{**topic, "count": 6}]
+    assert events.of(telemetry.ReceiversForgotten) == [{**topic, "count": 2}]
+    assert events.of(telemetry.StreamHasRoom) == []
+    healed = replace(STREAM, is_full=False, damaged=0)
+    for _ in range(2):
+        reporting.look([healed])
+    assert events.of(telemetry.StreamHasRoom) == [topic]
+    assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}, {**topic, "count": 0}]

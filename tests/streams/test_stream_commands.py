@@ -1,0 +1,160 @@
+"""`onceq stream`: lines sent and received, streams listed, receivers that are forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from onceq.streams.model import asks
+from onceq.streams.model.quorum import listed
+from onceq.streams.store import listing
+from onceq.streams.store.catalogue import Catalogue
+from onceq.streams.store.records import Held, Receiver
+from onceq.streams.store.running import Kind, Running, Settings, opened_as, serve
+from tests.cli.parts import run_here
+from tests.streams.net.daemons import WITHIN_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAMED = ("bars", "--source", "0x7e1")
+
+
+class Served:
+    """A store that serves in a thread of this process."""
+
+    def __init__(self) -> None:
+        self._ready: queue.Queue[Running] = queue.Queue()
+        settings = Settings(listen="127.0.0.1:0", kind=Kind.MEMORY)
+        serving = serve(opened_as(settings), settings, self._ready.put)
+        self._thread = threading.Thread(target=lambda: asyncio.run(serving), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._running = self._ready.get(timeout=WITHIN_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        return self._running.address
+
+    def stop(self) -> None:
+        self._running.stop()
+        self._thread.join(WITHIN_S)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def stores() -> Iterator[list[Served]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Served()) for _ in range(3)]
+
+
+def addresses(stores: list[Served]) -> str:
+    return " ".join(one.address for one in stores)
+
+
+def json(*words: str, code: int = 0) -> list[dict[str, Any]]:
+    answer = run_here("--json", "stream", *words)
+    assert answer.code == code, answer
+    return answer.lines
+
+
+def received(at: str, count: int) -> list[dict[str, Any]]:
+    words = ("receive", *NAMED, "--stores", at, "--session", "0xb5", "--count", str(count))
+    return json(*words)
+
+
+def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: Path) -> None:
+    at = addresses(stores)
+    file = tmp_path / "bars"
+    file.write_text("one\ntwo\nthree\n")
+    sent = json("send", "bars", str(file), "--source", "0x7e1", "--stores", at)
+    assert sent == [{"v": 1, "sent": 3, "first": 0, "next_number": 3}]
+    file.write_text("one\ntwo\nthree\nfour\n")
+    sent = json("send", "bars", str(file), "--source", "2017", "--stores", at)
+    assert sent == [{"v": 1, "sent": 1, "first": 3, "next_number": 4}]
+
+    assert [(one["number"], one["text"]) for one in received(at, 3)] == [
+        (0, "one"),
+        (1, "two"),
+        (2, "three"),
+    ]
+    (row,) = json("list", "--stores", at)
+    known = {name: row[name] for name in ("topic", "session", "end", "stable", "receivers")}
+    assert known == {"topic": "bars", "session": "0x7e1", "end": 4, "stable": 4, "receivers": 1}
+    assert (row["stores"], row["lists"]) == (3, [at])
+    (row,) = json("show", *NAMED, "--stores", at)
+    assert row == {"v": 1, "receiver": "session b5", "below": 3, "lag": 1, "stores": 3}
+    rows = json("stores", *NAMED, "--stores", at)
+    assert [(row["store"], row["end"], row["receivers"]) for row in rows] == [
+        (one, 4, 1) for one in sorted(at.split())
+    ]
+
+    forget = ("deregister", *NAMED, "--stores", at, "--receiver")
+    assert json(*forget, "session 1", code=3)[0]["text"] == "did not know it"
+    rows = json(*forget, "session b5")
+    assert [row["text"] for row in rows] == ["deregistered"] * 3
+    answer = run_here("stream", "show", *NAMED, "--stores", at)
+    assert (answer.code, "has no receiver" in answer.err) == (0, True)
+
+    stores[0].stop()
+    assert [one["number"] for one in received(at, 1)] == [0], "it begins anew"
+    answer = run_here("stream", *forget, "session b5")
+    assert (answer.code, "does not answer: ask again" in answer.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("list", "--stores", "127.0.0.1:1"), 4, "none of the stores answers"),
+        (("list", "--stores", "here"), 2, "is no address"),
+        (("list", "--stores", "127.0.0.1:1 127.0.0.1:1"), 2, "listed twice"),
+        (("show", "bars", "--source", "none", "--stores", "127.0.0.1:1"), 2, "of 64 bits"),
+        (("show", "bars", "--source", "-1", "--stores", "127.0.0.1:1"), 2, "of 64 bits"),
+    ],
+)
+def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, says: str) -> None:
+    answer = run_here("stream", *words)
+    assert answer.code == code, answer
+    assert says in answer.err
+
+
+def test_a_stream_that_no_store_knows_is_not_found(stores: list[Served]) -> None:
+    at = ("--stores", addresses(stores))
+    for words in (("show", *NAMED), ("stores", *NAMED)):
+        answer = run_here("stream", *words, *at)
+        assert (answer.code, "no store knows a stream" in answer.err) == (3, True)
+    answer = run_here("stream", "deregister", *NAMED, *at, "--receiver", "session b5")
+    assert answer.code == 3
+    answer = run_here("stream", "list", *at)
+    assert (answer.code, "know no stream" in answer.err) == (0, True)
+
+
+def test_a_listing_has_pages_that_fit_into_a_frame() -> None:
+    catalogue = Catalogue()
+    receivers = tuple(Receiver(regid=n, topic="t", session=n) for n in range(1, 600))
+    for n in range(1, 50):
+        held = Held(stream=n, local=n, topic="t", hints=(listed("a b"),), receivers=receivers)
+        catalogue.streams[n] = held
+    found: list[int] = []
+    pages = 0
+    while True:
+        page = listing.streams(catalogue, asks.Streams(after=found[-1] if found else 0))
+        assert len(asks.packed(page)) < 1 << 19
+        assert asks.answer_of(asks.packed(page)) == page
+        found += [one.stream for one in page.streams]
+        pages += 1
+        if not page.more:
+            break
+    assert found == [*range(1, 50)]
+    assert pages > 1

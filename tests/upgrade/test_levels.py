@@ -1,0 +1,520 @@
+"""Levels: which code may work with which repository (ADR 32), and what an upgrade waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+import onceq
+from onceq import telemetry, version
+from onceq.cli.exits import VIOLATION
+from onceq.engine.connect.brief import brief_link
+from onceq.engine.connect.opening import async_open_verified, open_verified
+from onceq.engine.embedded import find_binaries
+from onceq.engine.embedded.locate import locate
+from onceq.engine.faultpoints import VARIABLE
+from onceq.engine.perform.spark_driver import Route, spark_driver
+from onceq.engine.schema import migrate, upgrading
+from onceq.engine.schema.holders import Holder
+from onceq.engine.sessions import levels, session
+from onceq.engine.sessions.silence import AsyncOwnConnection, OwnConnection
+from onceq.errors import (
+    DeadlineExceeded,
+    OnceqError,
+    OperatingError,
+    SchemaMismatch,
+    SchemaMissing,
+    SchemaTooNew,
+)
+from onceq.spark.given.route import reach
+from tests.cli.parts import Cli, run_here
+from tests.events import Events, emits
+from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
+from tests.upgrade.former import make_former
+from tests.upgrade.next_onceq import NextChild, make_next
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    import psycopg
+
+RAW = onceq.Queue("raw", bytes, bytes)
+NEXT = onceq.Queue("next", bytes, bytes)
+OLD = RAW.handled_by(lambda body, _: b"old: " + body)
+
+
+def stamp(conninfo: str, repository: str) -> levels.Stamp | None:
+    with plain(conninfo) as connection:
+        return migrate.stamp(connection, repository)
+
+
+# --- which code works with which repository -------------------------------------------------------
+
+MADE = levels.Stamp(version=14, tables_sha256="t", functions_sha256="f", level=3, serves=2)
+REFUSED: list[tuple[int, int, int, type[OnceqError] | None]] = [
+    *[(1, 3, 2, SchemaTooNew), (2, 3, 2, None), (3, 3, 2, None), (4, 3, 2, SchemaMismatch)],
+    *[(1, 0, 0, SchemaMismatch), (1, 1, 1, None), (1, 2, 1, None), (1, 2, 2, SchemaTooNew)],
+]
+"""The level of the code, that of the repository, the oldest one that it serves, and the error."""
+
+
+@pytest.mark.parametrize(("code", "level", "serves", "error"), REFUSED)
+def test_code_works_with_what_is_of_its_level_or_serves_it(
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    level: int,
+    serves: int,
+    error: type[OnceqError] | None,
+) -> None:
+    monkeypatch.setattr(version, "LEVEL", code)
+    made = dataclasses.replace(MADE, level=level, serves=serves)
+    if error is None:
+        assert levels.check_level(made, "onceq", "shop") == made
+        return
+    advice = "upgrade onceq" if error is SchemaTooNew else "onceq init"
+    with pytest.raises(error, match=rf"level {code}.*{advice}"):
+        levels.check_level(made, "onceq", "shop")
+
+
+def test_what_is_not_there_or_has_no_level_is_said() -> None:
+    with pytest.raises(SchemaMissing, match="'shop' has no repository 'onceq'"):
+        levels.check_level(None, "onceq", "shop")
+    old = levels.stamp_of({"schema_version": 2, "tables_sha256": "t", "functions_sha256": "f"})
+    with pytest.raises(SchemaMismatch, match=r"has no level \(onceq 0\.1\.0"):
+        levels.check_level(old, "onceq", "shop")
+
+
+async def _connect(url: str, repository: str) -> None:
+    async with onceq.open_async(url, repository=repository):
+        pass
+
+
+def _stream(url: str, repository: str) -> None:
+    with spark_driver(Route(url="", conninfo=url, repository=repository)):
+        pass
+
+
+def _reach(url: str, repository: str) -> None:
+    with reach(url, repository):
+        pass
+
+
+def _look(url: str, repository: str) -> None:
+    with brief_link(locate(url), repository):
+        pass
+
+
+USES: dict[str, Callable[[str, str], object]] = {
+    "a queue manager": lambda url, name: onceq.open(url, repository=name),
+    "an async one": lambda url, name: asyncio.run(_connect(url, name)),
+    "a server": lambda url, name: onceq.Server([OLD]).run(url, repository=name),
+    "a link, as of a clerk": _look,
+    "Spark": _reach,
+    "a session of Spark": _stream,
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_every_use_is_refused(
+    conninfo: str, repository: str, use: Callable[[str, str], object]
+) -> None:
+    with plain(conninfo) as connection:
+        newer = f"update {repository}.repository set level = 3, serves = 2"
+        connection.execute(newer.encode())
+    with pytest.raises(SchemaTooNew, match="level 3 and serves code from level 2 on"):
+        use(conninfo, repository)
+    with plain(conninfo) as connection:
+        older = f"update {repository}.repository set level = null, serves = null"
+        connection.execute(older.encode())
+    with pytest.raises(SchemaMismatch, match="needs level 1: run `onceq init"):
+        use(conninfo, repository)
+
+
+def test_who_was_connected_is_refused_when_it_connects_again(
+    conninfo: str, repository: str
+) -> None:
+    mine = make_conninfo(conninfo, application_name=repository)
+    with (
+        onceq.open(mine, repository=repository) as queues,
+        queues.clerk("till", RAW) as clerk,
+        queues.clerks(connections=1) as clerks,
+    ):
+        queues.declare(RAW)
+        shared = clerks.clerk("other", RAW)
+        with plain(conninfo) as connection:
+            newer = f"update {repository}.repository set level = 3, serves = 2"
+            connection.execute(newer.encode())
+            end = (
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
+            )
+            connection.execute(end, (repository,))
+        for connect in (clerk.connect, shared.connect, lambda: queues.show("raw")):
+            wait_until(lambda connect=connect: is_refused(connect))  # type: ignore[misc] # bound now
+
+
+def is_refused(connect: Callable[[], object]) -> bool:
+    """Connects, perhaps by a connection that is lost; returns whether the level was refused."""
+    try:
+        connect()
+    except SchemaTooNew:
+        return True
+    except OperatingError:
+        return False
+    return False
+
+
+def test_the_command_line_is_refused_and_the_doctor_says_why(
+    conninfo: str, repository: str
+) -> None:
+    cli = Cli(conninfo, repository)
+    newer = f"update {cli.repository}.repository set level = 3, serves = 2"
+    with plain(conninfo) as connection:
+        connection.execute(newer.encode())
+    assert "upgrade onceq" in cli("queue", "list", code=VIOLATION).err
+    assert "upgrade onceq" in cli("init", code=VIOLATION).err
+    found = cli.json("doctor", code=VIOLATION).lines[-1]
+    assert (found["check"], found["verdict"]) == ("schema", "fail")
+    with plain(conninfo) as connection:
+        connection.execute(newer.replace("serves = 2", "serves = 1").encode())
+    assert cli.json("init").item["changed"] is False
+    with onceq.open(conninfo, repository=repository):
+        found = {one["check"]: one for one in cli.json("doctor").lines}
+    assert found["schema"]["verdict"] == "warn"
+    assert "level 3, schema" in found["schema"]["found"]
+    assert found["sessions"]["verdict"] == "warn"
+    assert "of level 1" in found["sessions"]["found"]
+    assert "nothing to do" in cli("init", "--print-sql").out
+
+
+def test_a_session_asks_once_and_an_async_one_needs_no_other(
+    conninfo: str, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    for kind in (OwnConnection, AsyncOwnConnection):
+        execute = kind.execute
+
+        def noted(self: object, query: object, *rest: object, _execute: object = execute) -> object:
+            asked.append(query)
+            return _execute(self, query, *rest)  # type: ignore[operator] # either one's
+
+        monkeypatch.setattr(kind, "execute", noted)
+    url = locate(conninfo).conninfo
+    connection, _ = open_verified(url, repository, session.settings(), None)
+    connection.close()
+    assert len(asked) == 1
+
+    async def twice() -> None:
+        opened, _ = await async_open_verified(url, repository, session.settings(), None)
+        await opened.close()
+
+    asyncio.run(twice())
+    assert len(asked) == 2
+
+
+# --- old and new code at once ---------------------------------------------------------------------
+
+
+def test_old_and_new_code_work_side_by_side(conninfo: str, repository: str, tmp_path: Path) -> None:
+    """The next onceq refuses this schema, and upgrades it while a server and a client are busy."""
+    make_next(tmp_path)
+    child = NextChild(tmp_path, conninfo, repository)
+    try:
+        with (
+            serving(conninfo, repository, OLD),
+            onceq.open(conninfo, repository=repository) as queues,
+            queues.clerk("till", RAW) as clerk,
+        ):
+            clerk.connect()
+            before = stamp(conninfo, repository)
+            assert child.says().startswith("level 2 is refused: repository")
+            assert stamp(conninfo, repository) == before
+            child.go_on()
+            sent = 0
+            while (stamp(conninfo, repository) or MADE).level == 1:
+                sent += 1
+                reply = clerk.transceive(str(sent), b"x", timeout_s=LIMIT_S)
+                assert reply.value == b"old: x"
+            assert sent > 0
+            assert child.says() == "upgraded: True"
+            child.go_on()
+            assert child.says() == "was answered: old: of the new client"
+            assert clerk.transceive("after", b"x", timeout_s=LIMIT_S).value == b"old: x"
+            assert not migrate.apply_with(conninfo, repository)
+            with queues.clerk("later", NEXT) as later:
+                later.connect()
+                reply = later.transceive("1", b"of the old client", timeout_s=LIMIT_S)
+            assert reply.value == b"next: of the old client"
+            done = f"select count(*) from {repository}.history where outcome = 'done'"
+            assert scalar(conninfo, done) == sent + 3
+            child.go_on()
+            assert not child.says()
+        assert (stamp(conninfo, repository) or MADE).level == 2
+    finally:
+        child.close()
+
+
+@pytest.fixture
+def level_3(monkeypatch: pytest.MonkeyPatch) -> Generator[pytest.MonkeyPatch]:
+    """Makes this process, but for the names of its sessions, one of level 3, which serves 2."""
+    with monkeypatch.context() as changed:
+        changed.setattr(version, "LEVEL", 3)
+        changed.setattr(version, "SERVES", 2)
+        yield changed
+
+
+def test_a_repository_in_use_is_not_upgraded_away_from_its_users(
+    conninfo: str, repository: str, level_3: pytest.MonkeyPatch
+) -> None:
+    level_3.setattr(version, "LEVEL", 1)
+    with serving(conninfo, repository, OLD):
+        level_3.setattr(version, "LEVEL", 3)
+        before = stamp(conninfo, repository)
+        with pytest.raises(SchemaMismatch, match=r"does not serve who is at work: pid \d+ \(\w+, "):
+            migrate.apply_with(conninfo, repository)
+        assert stamp(conninfo, repository) == before
+        level_3.setattr(version, "LEVEL", 1)
+    level_3.setattr(version, "LEVEL", 3)
+    assert migrate.apply_with(conninfo, repository)
+    level_3.setattr(version, "LEVEL", 1)
+    with pytest.raises(SchemaTooNew):
+        onceq.open(conninfo, repository=repository)
+
+
+@pytest.mark.usefixtures("level_3")
+def test_users_of_a_former_level_are_known_by_their_names(conninfo: str, repository: str) -> None:
+    """Of a repository whose own level is served: who says nothing is taken for one of that."""
+    with plain(conninfo) as connection:
+        at_2 = f"update {repository}.repository set level = 2, serves = 1"
+        connection.execute(at_2.encode())
+    for name, is_refused in (("onceq level 1", True), ("onceq level 2", False), ("till", False)):
+        with plain(make_conninfo(conninfo, application_name=name)) as user:
+            slot = f"select pg_advisory_lock('{repository}.server'::regclass::oid::integer, 9)"
+            user.execute(slot.encode())
+            if is_refused:
+                with pytest.raises(SchemaMismatch, match=name):
+                    migrate.apply_with(conninfo, repository)
+            else:
+                migrate.apply_with(conninfo, repository)
+                assert (stamp(conninfo, repository) or MADE).level == 3
+                with plain(conninfo) as connection:
+                    connection.execute(at_2.encode())
+
+
+# --- what an upgrade waits for --------------------------------------------------------------------
+
+
+@pytest.fixture
+def former(conninfo: str, repository_name: str) -> str:
+    """An empty repository of 0.1.0."""
+    make_former(conninfo, repository_name, "0.1.0")
+    return repository_name
+
+
+@pytest.fixture
+def busy(conninfo: str, former: str) -> Generator[psycopg.Connection[object]]:
+    """A session with an open transaction that has read the largest table."""
+    with plain(make_conninfo(conninfo, application_name="report")) as connection:
+        connection.execute(f"begin; select from {former}.element".encode())
+        yield connection
+
+
+def test_a_table_that_stays_locked_ends_an_upgrade_in_time(
+    conninfo: str, former: str, busy: psycopg.Connection[object]
+) -> None:
+    before = stamp(conninfo, former)
+    with plain(conninfo) as connection:
+        holder = rf"pid {busy.info.backend_pid} \(\w+, report, .*idle in transaction for \d+ s\)"
+        with pytest.raises(DeadlineExceeded, match=rf"was not upgraded.* locked by {holder}; end"):
+            migrate.apply(connection, former, wait_s=0)
+    assert stamp(conninfo, former) == before
+    answer = run_here("init", "--url", conninfo, "--repository", former, "--timeout", "0")
+    assert answer.code == VIOLATION
+    assert "report" in answer.err
+
+
+@emits(telemetry.UpgradeWaits)
+def test_it_is_tried_again_until_the_lock_is_free(
+    conninfo: str,
+    former: str,
+    busy: psycopg.Connection[object],
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told(event: telemetry.UpgradeWaits) -> None:
+        telemetry.tell(migrate.log, event)
+        assert f"pid {busy.info.backend_pid}" in event.holders
+        busy.execute("rollback")
+
+    monkeypatch.setattr(migrate, "PAUSE_S", 0.01)
+    with plain(conninfo) as connection:
+        assert migrate.apply(connection, former, told=told)
+    assert stamp(conninfo, former) == upgrading.made()
+    assert [one["event"] for one in events.all].count("upgrade_waits") == 1
+
+
+def test_another_one_who_upgrades_is_waited_for(
+    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrading, "OTHERS_MS", 50)
+    with plain(conninfo) as other, plain(conninfo) as connection:
+        other.execute("select pg_advisory_lock(hashtext('onceq.migrate'))")
+        with pytest.raises(DeadlineExceeded, match=f"locked by pid {other.info.backend_pid} "):
+            migrate.apply(connection, former, wait_s=0)
+
+
+def test_a_prepared_transaction_that_holds_a_lock_is_named() -> None:
+    nobody = Holder(pid=None, role=None, application=None, state=None, host=None, open_s=None)
+    assert "pg_prepared_xacts" in str(nobody)
+
+
+def test_one_who_was_faster_is_noticed(
+    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SQL refuses a repository that has changed since it was made for it."""
+    body = upgrading.body
+
+    def late(repository: str, stamp: levels.Stamp | None) -> str:
+        text = body(repository, stamp)
+        monkeypatch.setattr(upgrading, "body", body)
+        migrate.apply_with(conninfo, repository)
+        return text
+
+    monkeypatch.setattr(upgrading, "body", late)
+    assert not migrate.apply_with(conninfo, former)
+    monkeypatch.setattr(upgrading, "body", late)
+    missing = f"{former}_fresh"
+    assert not migrate.apply_with(conninfo, missing)
+    with plain(conninfo) as connection:
+        connection.execute(f"drop schema {missing} cascade".encode())
+
+
+def test_one_that_is_killed_in_the_middle_has_done_nothing_and_is_run_again(
+    conninfo: str, former: str, tmp_path: Path
+) -> None:
+    before = (stamp(conninfo, former), shape(conninfo, former))
+    program = (
+        "import sys; from onceq.engine.schema.migrate import apply_with; apply_with(*sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", program, conninfo, former]
+    killed = subprocess.run(
+        command,
+        env={**os.environ, VARIABLE: f"migrate.made 1 kill {tmp_path}"},
+        check=False,
+        stderr=subprocess.DEVNULL,
+    )
+    assert killed.returncode == -9
+    assert (stamp(conninfo, former), shape(conninfo, former)) == before
+    assert migrate.apply_with(conninfo, former)
+    assert stamp(conninfo, former) == upgrading.made()
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+SHAPE = """
+select 'column', table_name::text, column_name::text, concat_ws(' ', ordinal_position, data_type,
+    udt_name, is_nullable, column_default, is_identity) from information_schema.columns
+    where table_schema = %(r)s
+union all select 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+    from pg_constraint where connamespace = %(r)s::regnamespace
+union all select 'index', tablename, indexname, indexdef from pg_indexes where schemaname = %(r)s
+union all select 'view', viewname, '', definition from pg_views where schemaname = %(r)s
+union all select 'sequence', sequencename, '', concat_ws(' ', data_type, start_value, min_value,
+    max_value, increment_by, cache_size) from pg_sequences where schemaname = %(r)s
+union all select 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(t.oid)
+    from pg_trigger t join pg_class c on c.oid = tgrelid
+    where c.relnamespace = %(r)s::regnamespace and not tgisinternal
+union all select 'function', oid::regprocedure::text, '', pg_get_functiondef(oid)
+    from pg_proc where pronamespace = %(r)s::regnamespace and prokind = 'f'
+union all select 'storage', relname, '', concat_ws(' ', relkind, relpersistence, reloptions::text)
+    from pg_class where relnamespace = %(r)s::regnamespace
+order by 1, 2, 3, 4
+"""
+
+
+def shape(conninfo: str, repository: str) -> list[tuple[str, ...]]:
+    """Returns all that a repository consists of, as of one called onceq."""
+    with plain(conninfo) as connection:
+        found = connection.execute(SHAPE, {"r": repository}).fetchall()
+    return [tuple(str(value).replace(repository, "onceq") for value in row) for row in found]
+
+
+def printed(conninfo: str, repository: str) -> str:
+    answer = run_here("init", "--print-sql", "--url", conninfo, "--repository", repository)
+    assert answer.code == 0
+    return answer.out
+
+
+def run_by_psql(conninfo: str, script: str) -> subprocess.CompletedProcess[str]:
+    psql = str(find_binaries().program("psql"))
+    return subprocess.run(
+        [psql, conninfo, "-q", "-v", "ON_ERROR_STOP=1"],
+        input=script,
+        text=True,
+        check=False,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize("name", ["0.1.0", "0.1.0-5", "none"])
+def test_what_is_printed_does_what_init_does(
+    conninfo: str, repository_name: str, name: str
+) -> None:
+    ours, other = repository_name, f"{repository_name}_other"
+    with plain(conninfo) as connection:
+        try:
+            for one in (ours, other) if name != "none" else ():
+                make_former(conninfo, one, name)
+            script = printed(conninfo, ours)
+            assert run_by_psql(conninfo, script).returncode == 0
+            assert migrate.apply_with(conninfo, other)
+            assert shape(conninfo, ours) == shape(conninfo, other)
+            assert stamp(conninfo, ours) == stamp(conninfo, other) == upgrading.made()
+            assert not migrate.apply_with(conninfo, ours)
+            again = run_by_psql(conninfo, script)
+            assert again.returncode == 3
+            assert "print this script again" in again.stderr
+            assert "is up to date" in printed(conninfo, ours)
+            assert run_by_psql(conninfo, printed(conninfo, ours)).returncode == 0
+        finally:
+            connection.execute(f"drop schema if exists {other} cascade".encode())
+
+
+def test_what_is_printed_is_what_init_runs(
+    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = printed(conninfo, former)
+    body = upgrading.body
+    ran: list[str] = []
+
+    def noted(repository: str, stamp: levels.Stamp | None) -> str:
+        ran.append(body(repository, stamp))
+        return ran[-1]
+
+    monkeypatch.setattr(upgrading, "body", noted)
+    assert migrate.apply_with(conninfo, former)
+    give = upgrading.GIVE.format(r=former)
+    assert script.rstrip().endswith(f"begin;\n{ran[0]}\ncommit;\n{give}")
+
+
+SMALL = {"spark_server", "spark_server_pkey", "spark_server_name_key"}
+"""A row for each Spark server: a migration may rewrite it, as one did that gave them numbers."""
+
+
+def test_no_migration_rewrites_a_table_that_may_be_large(conninfo: str, former: str) -> None:
+    query = (
+        "select relname, pg_relation_filenode(oid) from pg_class"
+        " where relnamespace = %s::regnamespace and relkind in ('r', 'i')"
+    )
+    before = {name: file for name, file in rows(conninfo, query, former) if name not in SMALL}
+    migrate.apply_with(conninfo, former)
+    after = dict(rows(conninfo, query, former))
+    assert "element" in before
+    assert {name: after.get(name) for name in before} == before
