@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,8 +48,8 @@ class Evidence:
     """What the witnesses say.
 
     bars: of each feed, in the order of their numbers. moves: of the queue, by state. topic, filed:
-    of moves, in order. tapes: one of each life, in the order of its lines. logs: what each store has
-    of each stream, as digests.
+    of moves, in order. tapes: one of each life, in the order of its lines. logs: how far each store
+    has each stream.
     """
 
     bars: Mapping[str, Sequence[Bar]]
@@ -88,6 +89,18 @@ class Verdict:
         return not self.mismatches and all(found == wanted for _, found, wanted in self.rows)
 
 
+@dataclasses.dataclass(slots=True)
+class Findings:
+    """What was found so far. rows: what, found, expected. wrong: what, and of what."""
+
+    rows: list[tuple[str, object, object]] = dataclasses.field(
+        default_factory=list[tuple[str, object, object]]
+    )
+    wrong: list[tuple[str, Iterable[object]]] = dataclasses.field(
+        default_factory=list[tuple[str, "Iterable[object]"]]
+    )
+
+
 def judge(evidence: Evidence) -> Verdict:
     """Compares the witnesses."""
     sent = {(feed, n): bar for feed, bars in evidence.bars.items() for n, bar in enumerate(bars)}
@@ -97,15 +110,15 @@ def judge(evidence: Evidence) -> Verdict:
         sum((Decimal(bar.value) for bar in sent.values()), Decimal(0)),
     )
     moves = collections.Counter(move for bar in sent.values() if (move := move_of(bar)))
-    rows: list[tuple[str, object, object]] = []
-    wrong: list[tuple[str, Iterable[object]]] = []
-    _ledger(evidence, sent, file, rows, wrong)
-    _moves(evidence, moves, rows, wrong)
-    _streams(evidence, sent, file, rows, wrong)
-    _tapes(evidence, rows, wrong)
-    found = [(what, tuple(sorted(map(str, names)))) for what, names in wrong]
+    to = Findings()
+    _ledger(evidence, sent, file, to)
+    _moves(evidence, moves, to)
+    _streams(evidence, sent, file, to)
+    _tapes(evidence, to)
+    found = [(what, tuple(sorted(map(str, names)))) for what, names in to.wrong]
     return Verdict(
-        rows=tuple(rows), mismatches=tuple(Mismatch(what, names) for what, names in found if names)
+        rows=tuple(to.rows),
+        mismatches=tuple(Mismatch(what, names) for what, names in found if names),
     )
 
 
@@ -113,8 +126,7 @@ def _ledger(
     evidence: Evidence,
     sent: Mapping[tuple[str, int], Bar],
     file: Sums,
-    rows: list[tuple[str, object, object]],
-    wrong: list[tuple[str, Iterable[object]]],
+    to: Findings,
 ) -> None:
     booked = collections.Counter((row.feed, row.number) for row in evidence.booked)
     doubled = {one for one, count in booked.items() if count > 1}
@@ -138,15 +150,19 @@ def _ledger(
         )
         for symbol, bars in of.items()
     }
-    rows += [
+    to.rows += [
         ("bars booked exactly once", sum(n == 1 for n in booked.values()), file.bars),
         ("lost", len(lost), 0),
         ("doubled", len(doubled), 0),
         ("closes in the ledger", sum((r.close for r in evidence.booked), Decimal(0)), file.close),
         ("values in the ledger", sum((r.value for r in evidence.booked), Decimal(0)), file.value),
-        (f"closes in {len(of)} totals", sum((t.close for t in evidence.totals), Decimal(0)), file.close),
+        (
+            f"closes in {len(of)} totals",
+            sum((t.close for t in evidence.totals), Decimal(0)),
+            file.close,
+        ),
     ]
-    wrong += [
+    to.wrong += [
         ("lost: sent, and not booked", lost),
         ("doubled: booked more than once", doubled),
         ("phantoms: booked, and never sent", phantoms),
@@ -158,11 +174,10 @@ def _ledger(
 def _moves(
     evidence: Evidence,
     moves: collections.Counter[Move],
-    rows: list[tuple[str, object, object]],
-    wrong: list[tuple[str, Iterable[object]]],
+    to: Findings,
 ) -> None:
     wanted = moves.total()
-    rows += [
+    to.rows += [
         ("moves in the ledger", sum(row.moved for row in evidence.booked), wanted),
         ("moves that the queue has done with", evidence.moves.get("finished", 0), wanted),
         ("moves left in the queue", sum(evidence.moves.values()), wanted),
@@ -170,33 +185,34 @@ def _moves(
     ]
     witnesses = {"the file": evidence.filed}
     if evidence.topic is not None:
-        rows.append(("moves in the topic", len(evidence.topic), wanted))
+        to.rows.append(("moves in the topic", len(evidence.topic), wanted))
         witnesses["the topic"] = evidence.topic
     for where, numbered in witnesses.items():
         had = collections.Counter(move for _, move in numbered)
-        wrong += [
+        to.wrong += [
             (f"moves that {where} lacks", moves - had),
             (f"moves that {where} has too often", had - moves),
         ]
     numbers = [number for number, _ in evidence.filed]
-    wrong.append(("numbers in the file of moves that do not ascend", _falls(numbers)))
+    to.wrong.append(("numbers in the file of moves that do not ascend", _falls(numbers)))
 
 
 def _falls(numbers: Sequence[int]) -> list[int]:
-    return [after for before, after in zip(numbers, numbers[1:], strict=False) if after <= before]
+    return [after for before, after in itertools.pairwise(numbers) if after <= before]
 
 
 def _streams(
     evidence: Evidence,
     sent: Mapping[tuple[str, int], Bar],
     file: Sums,
-    rows: list[tuple[str, object, object]],
-    wrong: list[tuple[str, Iterable[object]]],
+    to: Findings,
 ) -> None:
     kept = list(evidence.logs.values())
     different = [store for store, logs in evidence.logs.items() if logs != kept[0]]
-    wrong.append((f"stores that have something else than {next(iter(evidence.logs))}", different))
-    rows.append(("stores that have the same", len(kept) - len(different), len(kept)))
+    to.wrong.append(
+        (f"stores that have something else than {next(iter(evidence.logs))}", different)
+    )
+    to.rows.append(("stores that have the same", len(kept) - len(different), len(kept)))
     if evidence.read is None or evidence.spark is None:
         return
     read = {(one.feed, one.number): one for one in evidence.read}
@@ -205,13 +221,13 @@ def _streams(
         for place, one in read.items()
         if place in sent and (one.day, one.symbol) != (sent[place].day, sent[place].symbol)
     ]
-    rows += [
+    to.rows += [
         ("bars that are stable, by Spark", evidence.spark.bars, file.bars),
         ("closes, by Spark", evidence.spark.close, file.close),
         ("values, by Spark", evidence.spark.value, file.value),
         ("gaps", len(sent.keys() - read.keys()), 0),
     ]
-    wrong += [
+    to.wrong += [
         ("gaps: sent, and not in the stream", sent.keys() - read.keys()),
         ("phantoms: in the stream, and never sent", read.keys() - sent.keys()),
         ("in the stream otherwise than sent", altered),
@@ -220,16 +236,15 @@ def _streams(
 
 def _tapes(
     evidence: Evidence,
-    rows: list[tuple[str, object, object]],
-    wrong: list[tuple[str, Iterable[object]]],
+    to: Findings,
 ) -> None:
     taped = {(one.stream, one.epoch, one.number) for tape in evidence.tapes for one in tape}
     if evidence.read is not None:
         stable = {(one.stream, one.epoch, one.number) for one in evidence.read}
-        rows.append(("stable identities on the tapes", len(stable & taped), len(stable)))
-        wrong.append(("stable, and on no tape", stable - taped))
+        to.rows.append(("stable identities on the tapes", len(stable & taped), len(stable)))
+        to.wrong.append(("stable, and on no tape", stable - taped))
     for life, tape in enumerate(evidence.tapes, start=1):
-        wrong.append((f"does not ascend on tape {life}", list(_descents(tape))))
+        to.wrong.append((f"does not ascend on tape {life}", list(_descents(tape))))
 
 
 def _descents(tape: Sequence[Taped]) -> Iterator[str]:

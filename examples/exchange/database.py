@@ -8,6 +8,9 @@ from typing import NamedTuple
 from examples.exchange.market import MOVED, REPOSITORY, TABLES
 from examples.running.database import RunDatabase
 
+MOVES_BY_STATE = f"""
+select state, count(*) from {REPOSITORY}.requests where queue = '{MOVED.name}' group by state
+"""  # noqa: S608 - our own names
 COUNTED = "select coalesce(sum(bars), 0)::bigint from total"
 
 
@@ -49,5 +52,4 @@ class Database(RunDatabase):
 
     def moves(self) -> dict[str, int]:
         """How many moves the queue has had, by their state there."""
-        query = f"select state, count(*) from {REPOSITORY}.requests where queue = 'moves' group by 1"  # noqa: S608 - our own name
-        return {str(state): int(count) for state, count in self.rows(query)}
+        return {str(state): int(count) for state, count in self.rows(MOVES_BY_STATE)}

@@ -60,11 +60,18 @@ def _taped(content: bytes) -> Iterator[Taped]:
 
 
 def _log(directory: RunDirectory, number: int) -> dict[str, str]:
-    """Return what a store has of each stream: a digest, by the stream's topic and id."""
-    command = [sys.executable, "-m", "onceq", "store", "digest", str(directory.store(number)), "--json"]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=VERIFY_S)
-    rows: list[dict[str, Any]] = msgspec.json.decode(ran.stdout)
-    return {f"{row['topic']} {row['stream']}": f"{row['end']} {row['digest']}" for row in rows}
+    """Return how far a store has each stream, once all that it has was read and found whole."""
+    rows = [row for row in _asked("show", directory, number) if row["end"]]
+    damaged = sum(row["damaged"] for row in _asked("verify", directory, number))
+    found = {f"{row['topic']} {row['stream']}": f"{row['begin']} {row['end']}" for row in rows}
+    return {**found, "damaged": str(damaged)}
+
+
+def _asked(what: str, directory: RunDirectory, number: int) -> list[dict[str, Any]]:
+    store = str(directory.store(number))
+    command = [sys.executable, "-m", "onceq.cli.main", "store", what, store, "--json"]
+    ran = subprocess.run(command, check=False, capture_output=True, timeout=VERIFY_S)
+    return msgspec.json.decode(ran.stdout, type=list[dict[str, Any]])
 
 
 def read_by_spark(
@@ -79,9 +86,7 @@ def read_by_spark(
     moves = pq.read_table(directory.read / "moves").to_pylist()
     return (
         [Read(**row) for row in bars],
-        sorted(
-            (row["number"], msgspec.json.decode(row["body"], type=Move)) for row in moves
-        ),
+        sorted((row["number"], msgspec.json.decode(row["body"], type=Move)) for row in moves),
         Sums(int(found["bars"]), Decimal(found["close"]), Decimal(found["value"])),
     )
 
@@ -97,6 +102,5 @@ def latencies(directory: RunDirectory) -> dict[str, float]:
     if not found:
         return {}
     return {
-        name: found[min(len(found) - 1, int(share * len(found)))]
-        for name, share in SHARES.items()
+        name: found[min(len(found) - 1, int(share * len(found)))] for name, share in SHARES.items()
     }

@@ -1,7 +1,7 @@
 """What is done to the parts of a run: drawn from a seed, struck when the work has come to it.
 
-Used by the runner, and by tests. Pure. A strike is due when a share of the bars is booked and then a
-moment has passed. What is not struck before the work ends is reported as such.
+Used by the runner, and by tests. Pure. A strike is due when a share of the bars is booked, and then
+a moment has passed. What is not struck before the work ends is reported as such.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A feed: sends its bars on a topic, one after the other; killed, its next life goes on.
 
-    python -m examples.exchange.feed RUN NAME
+    python -m examples.exchange.feed RUN NAME LISTEN
 
 It knows nothing of its former lives but its session: the stores tell which number comes next, and
 number n is the n-th bar of its file. Exit code 3: a later life of this feed has taken over.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from examples.exchange.data import Bar
-from examples.exchange.market import BARS, FEEDS, SESSIONS, RunDirectory, Setup
+from examples.exchange.market import BARS, FEEDS, SESSIONS, RunDirectory
 from examples.running.lifeline import end_in_order, hold_lifeline
 from examples.running.status import say
 from onceq import streams
@@ -80,11 +80,11 @@ class Watch:
         say(ready=ready, sent=self._source.next_number, stable=self._source.stable_below)
 
 
-def feed(directory: RunDirectory, name: str, setup: Setup) -> None:
+def feed(directory: RunDirectory, name: str, listen: str) -> None:
     """Sends what the stores do not have yet, and waits until all is stable."""
+    setup = directory.read_setup()
     lines = directory.bars(name).read_bytes().splitlines()
     pace = Pace(setup.rate * len(lines) / max(1, setup_bars(directory)))
-    listen = setup.listens[name]
     with (
         directory.latencies(name).open("a", buffering=1) as file,
         streams.open(session_id=SESSIONS[name]) as context,
@@ -101,9 +101,7 @@ def feed(directory: RunDirectory, name: str, setup: Setup) -> None:
         watch.say()
 
 
-def send_all(
-    source: streams.Source[Bar], lines: Sequence[bytes], pace: Pace, watch: Watch
-) -> None:
+def send_all(source: streams.Source[Bar], lines: Sequence[bytes], pace: Pace, watch: Watch) -> None:
     """Sends the rest. The number of the next message is the place of its bar."""
     decode = msgspec.json.Decoder(Bar).decode
     while (number := source.next_number) < len(lines):
@@ -121,13 +119,12 @@ def setup_bars(directory: RunDirectory) -> int:
     return sum(len(directory.bars(name).read_bytes().splitlines()) for name in FEEDS)
 
 
-def main(root: Path, name: str) -> int:
+def main(root: Path, name: str, listen: str) -> int:
     """Feeds until all is stable."""
     hold_lifeline()
     signal.signal(signal.SIGTERM, end_in_order)
-    directory = RunDirectory(root)
     try:
-        feed(directory, name, directory.read_setup())
+        feed(RunDirectory(root), name, listen)
     except SourceSucceeded as error:
         sys.stderr.write(f"{error}\n")
         return SUCCEEDED
@@ -135,4 +132,4 @@ def main(root: Path, name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:4]))

@@ -70,7 +70,12 @@ class Floor:
         """Whether every bar is stable, booked and taped, and every move in the file."""
         fed = all(self.parts[feed].is_finished for feed in FEEDS)
         taped = all(self.count("tape", feed) >= self.totals[feed] for feed in FEEDS)
-        return fed and taped and self.booked >= self.totals["bars"] and self.filed >= self.totals["moves"]
+        return (
+            fed
+            and taped
+            and self.booked >= self.totals["bars"]
+            and self.filed >= self.totals["moves"]
+        )
 
     def look(self) -> None:
         """Looks how much is booked, and starts again what ended without being asked."""

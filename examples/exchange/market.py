@@ -27,7 +27,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 BARS: Final = streams.Topic("bars", Bar)
 MOVES: Final = streams.Topic("moves", Move)
-MOVED: Final = onceq.Queue("moves", Move)
+MOVED: Final = onceq.Queue("moves", Move, bytes)
 REPOSITORY: Final = "exchange"
 
 LOW_FEED, HIGH_FEED = "feed-a-l", "feed-m-z"

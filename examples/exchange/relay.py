@@ -1,6 +1,6 @@
 """The relay: what is in the queue of moves becomes messages of the topic of moves, each once.
 
-    python -m examples.exchange.relay RUN
+python -m examples.exchange.relay RUN
 """
 
 from __future__ import annotations

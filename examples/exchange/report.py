@@ -60,7 +60,10 @@ def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
         "bars_per_s": round(facts.per_s, 1),
         "working_s": round(facts.working_s, 2),
         "stable_s": dict(facts.stable_s),
-        "found": {what: {"found": str(found), "expected": str(wanted)} for what, found, wanted in verdict.rows},
+        "found": {
+            what: {"found": str(found), "expected": str(wanted)}
+            for what, found, wanted in verdict.rows
+        },
         "strikes": [
             {
                 "deed": str(one.deed),
@@ -135,5 +138,5 @@ def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
     for mismatch in verdict.mismatches:
         yield f"[red]MISMATCH[/] {escape(str(mismatch))}"
     if exit_code(facts, verdict) == 0:
-        yield "[green]Everything agrees[/]: file, stores, ledger, queue, topic, file of moves, tapes."
+        yield "[green]Everything agrees[/]: file, stores, ledger, queue, topic, moves, tapes."
     yield f"the run's files: {escape(facts.directory)}"

@@ -3,8 +3,8 @@
     python examples/exchange/run.py [--seed N] [--rate N] [--json] [...]
 
 SEED, RATE and JSON in the environment do the same. Standard output is the report, or with JSON one
-object; progress goes to stderr. Exit codes: 0 everything agrees, 1 something does not, 2 an argument
-cannot be used, 130 interrupted. It ends by itself within its limit, and ends only what it has
+object; progress goes to stderr. Exit codes: 0 everything agrees, 1 something does not, 2 an
+argument cannot be used, 130 interrupted. It ends by itself within its limit, and ends only what it has
 started.
 """
 

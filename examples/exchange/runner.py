@@ -94,8 +94,16 @@ class Run:
         """All parts, not started, in the order in which they are."""
         root = str(self.directory.root)
         stores = {
-            store: self.part(store, "onceq", "store", "run", str(self.directory.store(n)),
-                             "--listen", self.setup.stores[n - 1], "--init")
+            store: self.part(
+                store,
+                "onceq.cli.main",
+                "store",
+                "run",
+                str(self.directory.store(n)),
+                "--listen",
+                self.setup.stores[n - 1],
+                "--init",
+            )
             for n, store in enumerate(faults.STORES, start=1)
         }
         others = {name: self.part(name, f"examples.exchange.{name}", root) for name in PARTS}
@@ -127,9 +135,7 @@ def work(run: Run, database: Database) -> Striker:
     display, totals = run.display, run.totals
     floor = Floor(run.directory, run.setup, database, run.parts(), totals)
     schedule = faults.draw_schedule(run.options.seed, run.kills)
-    striker = Striker(
-        floor, display, schedule, lambda feed: run.feed(feed, f"{feed}, successor")
-    )
+    striker = Striker(floor, display, schedule, lambda feed: run.feed(feed, f"{feed}, successor"))
     bars = totals["bars"]
     with (
         _ended(run, floor),
@@ -194,7 +200,9 @@ def _ended(run: Run, floor: Floor) -> Generator[None]:
                 floor.unasked.append(f"{part.name} did not stop within {STOP_S:.0f} s: killed")
 
 
-def _one(options: Options, display: Display, bars: Mapping[str, Sequence[Bar]], rate: int) -> tuple[Facts, Verdict]:
+def _one(
+    options: Options, display: Display, bars: Mapping[str, Sequence[Bar]], rate: int
+) -> tuple[Facts, Verdict]:
     kills = options.kills if rate else 0
     with fresh_directory(options.runs, options.seed) as root:
         run = Run(

@@ -143,7 +143,7 @@ def receive(directory: RunDirectory, setup: Setup) -> None:
                 while not over.wait(SAY_S):
                     for sheet in sheets:
                         sheet.hand_over()
-                    say(taped=tape.count, **tape.reached)
+                    say(tape.reached, taped=tape.count)
 
             signal.signal(signal.SIGTERM, stop)
             telling = threading.Thread(target=tell)
@@ -160,7 +160,7 @@ def receive(directory: RunDirectory, setup: Setup) -> None:
     finally:
         over.set()
         tape.close()
-    say(taped=tape.count, **tape.reached)
+    say(tape.reached, taped=tape.count)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,11 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
     counts: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
 
 
-def say(*, ready: bool = False, **counts: int) -> None:
-    """Tells the runner how this process is getting on; a missing runner does not matter."""
-    line = msgspec.json.encode(Status(ready=ready, counts=counts))
+def say(also: Mapping[str, int] | None = None, *, ready: bool = False, **counts: int) -> None:
+    """Tells the runner how this process is getting on; a missing runner does not matter.
+
+    also: counts whose names are no words of Python.
+    """
+    line = msgspec.json.encode(Status(ready=ready, counts={**counts, **(also or {})}))
     sys.stdout.write(line.decode() + "\n")
     sys.stdout.flush()
