@@ -21,6 +21,7 @@ PAIRS = {
     "engine/desk/async_seat.py": "engine/desk/seat.py",
     "engine/perform/async_asking.py": "engine/perform/asking.py",
     "engine/perform/async_driver.py": "engine/perform/driver.py",
+    "engine/sessions/async_opening.py": "engine/sessions/opening.py",
     "clerk/async_clerk.py": "clerk/clerk.py",
     "clerk/async_running.py": "clerk/running.py",
     "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",

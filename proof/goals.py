@@ -24,6 +24,15 @@ POWER_CUTS = "power cuts"
 STATES = "model states"
 SCHEDULES = "simulated schedules"
 STREAM_SCHEDULES = "schedules of the recovery of streams"
+STREAM_SIMULATED = "schedules of what ships of streams"
+STREAM_INPUTS = "bad inputs to stores and receivers of streams"
+STREAM_FLIPS = "bits flipped in the log of a store while receivers catch up"
+STREAM_OPENINGS = "logs of stores opened with a bit flipped"
+STREAM_KILLS = "kills of stores, sources and receivers of streams"
+STREAM_PARTITIONS = "links of stores parted, in one direction or both"
+STREAM_SENT = "messages of streams, none lost, doubled or changed"
+STREAM_CUTS = "power cuts of three stores at once"
+STREAM_POINTS = "fault points of streams reached"
 OUTSTANDING = "requests outstanding at a time, received in random order"
 EVENTS = "recorded history events checked"
 INVENTED = "invented history events checked"
@@ -67,6 +76,15 @@ GOALS = (
     Goal(what=STATES, small=200_000, proof=2_000_000, long=50_000_000),
     Goal(what=SCHEDULES, proof=20_000, long=2_000_000),
     Goal(what=STREAM_SCHEDULES, small=400, proof=100_000, long=2_000_000),
+    Goal(what=STREAM_SIMULATED, small=40, proof=20_000, long=400_000),
+    Goal(what=STREAM_INPUTS, small=4_000, proof=1_000_000, long=50_000_000),
+    Goal(what=STREAM_FLIPS, small=40, proof=1_000, long=20_000),
+    Goal(what=STREAM_OPENINGS, small=60, proof=10_000, long=200_000),
+    Goal(what=STREAM_KILLS, small=8, proof=1_000, long=20_000),
+    Goal(what=STREAM_PARTITIONS, small=1, proof=200, long=4_000),
+    Goal(what=STREAM_SENT, small=2_000, proof=20_000_000, long=400_000_000),
+    Goal(what=STREAM_CUTS, small=4, proof=100, long=2_000),
+    Goal(what=STREAM_POINTS, small=1, proof=15, long=15, all_of=True),
     Goal(what=OUTSTANDING, small=1_000, proof=10_000, long=50_000),
     Goal(what=EVENTS, proof=500_000, long=10_000_000),
     Goal(what=INVENTED, proof=5_000_000, long=100_000_000),

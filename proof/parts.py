@@ -27,7 +27,13 @@ from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
+from proof.streams_damage.part import PART as STREAMS_DAMAGE
+from proof.streams_faultpoints.part import PART as STREAMS_FAULT_POINTS
+from proof.streams_fuzz.part import PART as STREAMS_FUZZ
 from proof.streams_model.part import PART as STREAMS_MODEL
+from proof.streams_powercut.part import PART as STREAMS_POWER_CUT
+from proof.streams_simulation.part import PART as STREAMS_SIMULATION
+from proof.streams_torture.part import PART as STREAMS_TORTURE
 from proof.torture.part import PART as TORTURE
 from proof.versions import PARTS as VERSIONS
 from proof.windows.part import PART as WINDOWS
@@ -58,12 +64,26 @@ IN_MEMORY = (
     "src/onceq/history/*",
     *BEHAVIOURS,
 )
+STREAMS = (
+    *(f"src/onceq/streams/{one}/**/*" for one in ("model", "net", "receiver", "source", "store")),
+    "proof/streams_simulation/*",
+    "proof/streams_model/*",
+)
 FAULTS = ("proof/fault*.py", "proof/waited.py")
 TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (HISTORY, ("src/onceq/history/*", "proof/history/*")),
     (MODEL, ("proof/model/*",)),
     (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", "proof/mutants/*")),
     (STREAMS_MODEL, ("src/onceq/streams/model/*", "proof/streams_model/*")),
+    (STREAMS_SIMULATION, STREAMS),
+    (STREAMS_FUZZ, (*STREAMS, "proof/streams_fuzz/*")),
+    (STREAMS_DAMAGE, (*STREAMS, "proof/streams_damage/*")),
+    (STREAMS_FAULT_POINTS, (*STREAMS, "proof/streams_faultpoints/*", "proof/streams_torture/*")),
+    (STREAMS_TORTURE, (*STREAMS, "proof/streams_torture/*", "proof/streams_faultpoints/*")),
+    (
+        STREAMS_POWER_CUT,
+        (*STREAMS, "proof/streams_powercut/*", "proof/streams_damage/*", "proof/powercut/*"),
+    ),
     (SIMULATION, (*IN_MEMORY, "proof/simulation.py")),
     (FAULT_POINTS, (*NATIVE, *FAULTS)),
     (SPARK_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/sparkpoints/*")),

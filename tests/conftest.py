@@ -6,11 +6,11 @@ several processes, each with a PostgreSQL of its own, and few with a Spark sessi
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,16 +20,15 @@ from onceq.engine.embedded.locate import EMBEDDED
 from onceq.testing.plugin import VARIABLE
 from tests import ground, order
 from tests.events import Events
-from tests.spark.java_classes import sharing
+from tests.spark.java_classes import CLASSES, sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from xdist.remote import Producer
 
     from tests.scheduler import InGroups
 
-CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
 os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
@@ -51,6 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
         place = ground.made((worker or {}).get("workercount", 1))
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
         config.option.onceq_url = f"{EMBEDDED}{place / ground.CLUSTER}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps the garbage collector from what stays to the end: modules, and thousands of tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 """How long a test waits for what must come, before it fails."""
 
 

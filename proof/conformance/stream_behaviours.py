@@ -5,7 +5,7 @@ See `proof.conformance.suite`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -119,14 +119,16 @@ def each_name_has_an_error_queue(place: Repository) -> None:
     life = one.perform(OPEN).life
     one.perform(replace(OPEN, session="07e2"))
     bad = ops.Enqueue(queue="ledger.error", body=b"bad", own_transaction=False)
-    endings: tuple[ops.Op[Any], ...] = (ops.Rollback(), ops.Commit())
-    for ending in endings:
+    for commits in (False, True):
         at = move(life, (0, 0), (3, 1))
         one.perform(ops.BeginWork())
         one.perform(hold(at))
         one.perform(bad)
         one.perform(at)
-        one.perform(ending)
+        if commits:
+            one.perform(ops.Commit())
+        else:
+            one.perform(ops.Rollback())
     same([one.body for one in one.perform(ops.Peek(queue="ledger.error", n=5))], [b"bad"])
 
 
@@ -226,7 +228,7 @@ def a_later_life_of_a_relay_plans_again_what_is_not_there(place: Repository) -> 
     same(one.perform(finish(4, epoch=7)), 2)
 
 
-def what_fits_no_message_fails(place: Repository) -> None:
+def what_is_too_large_to_be_sent_fails(place: Repository) -> None:
     """And hides nothing; nor does what has expired, or owes a reply, or waits for its time."""
     queue: Queue[bytes, bytes] = Queue("orders", bytes, bytes)
     one = declared(place, queue)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from onceq.history.events import Event
 
 ENDING_S: Final = 30.0
-HOLD_S: Final = 60.0
+HOLD_S: Final = 240.0
 LOOK_S: Final = 0.002
 NOT_DRAINED: Final = 3
 """Exit code of a server whose stop left something undone."""
@@ -70,7 +70,7 @@ def order_queue(settings: dict[str, Any]) -> onceq.Queue[Order, Receipt]:
 
 
 class HoldingHandler(LedgerHandler):
-    """Also holds: kind `hold` until a release, `hold_in_database` in a statement."""
+    """Also holds: kind `hold` until a release, `hold_in_database` so, in statements."""
 
     def __init__(self, settings: Settings) -> None:
         files = Path(settings.files)
@@ -79,17 +79,21 @@ class HoldingHandler(LedgerHandler):
         self._release = files / "release"
 
     def before(self, order: Order, context: onceq.Context) -> None:
-        """Holds in a statement, if the order says so."""
+        """Holds in statements, if the order says so."""
         super().before(order, context)
-        if order.kind == "hold_in_database" and not self._release.exists():
-            context.connection.execute("select pg_sleep(%s)", [HOLD_S])
+        if order.kind == "hold_in_database":
+            self._hold(lambda: context.connection.execute("select pg_sleep(0.2)"))
 
     def after(self, order: Order) -> None:
         """Holds in Python, if the order says so."""
         super().after(order)
+        if order.kind == "hold":
+            self._hold(lambda: time.sleep(LOOK_S))
+
+    def _hold(self, pause: Callable[[], object]) -> None:
         end = time.monotonic() + HOLD_S
-        while order.kind == "hold" and not self._release.exists() and time.monotonic() < end:
-            time.sleep(LOOK_S)
+        while not self._release.exists() and time.monotonic() < end:
+            pause()
 
 
 def serve(settings: Settings) -> NoReturn:
@@ -151,7 +155,7 @@ class Fleet:
                 self.deaths += 1
                 self.processes[index] = self._start()
 
-    def wait(self, condition: Callable[[], bool], timeout_s: float = 2 * ENDING_S) -> None:
+    def wait(self, condition: Callable[[], bool], timeout_s: float = 4 * ENDING_S) -> None:
         """Tends the processes until the condition is true."""
         end = time.monotonic() + timeout_s
         self.tend()

@@ -22,18 +22,17 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """What a schedule has seen. overwrites: stores give up what is over their limits.
+    """What a schedule has seen. stores: those that keep messages.
 
+    overwrites: stores give up what is over their limits.
     entries: epoch and content of each number, as it was first reported stable. acknowledged: below
     it a receiver has acknowledged all, to any store. given_up: numbers of which a source was told
     that it gave them up.
     """
 
-    def __init__(
-        self, promises: Promises, stores: Mapping[str, StoreNode], did: Counter[str]
-    ) -> None:
+    def __init__(self, promises: Promises, did: Counter[str]) -> None:
         self.promises = promises
-        self.stores = stores
+        self.stores: Mapping[str, StoreNode] = {}
         self.overwrites = False
         self.entries: dict[int, Entry] = {}
         self.acknowledged: dict[str, int] = {}

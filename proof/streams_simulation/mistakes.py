@@ -18,9 +18,11 @@ from onceq.streams.source.changing import Wish
 from onceq.streams.source.feeding import Feeding
 from onceq.streams.source.recovering import Past
 from onceq.streams.source.sending import Sending
+from onceq.streams.store import limits
 from onceq.streams.store.catalogue import Catalogue, Needs, Step, serving
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.programs import Programs
+from onceq.streams.store.records import Held, Trimmed
 
 # sources
 
@@ -117,6 +119,11 @@ def all_copies_count(self: MemoryStore, local: int, below: int, end: int) -> Non
 def registered_in_any_epoch(self: Catalogue, ask: asks.Register) -> Step:
     """Note a receiver, in whatever epoch the store is."""
     return self.register(replace(ask, epoch=serving(self.of(ask.stream))))
+
+
+def trimmed_when_stable(held: Held, want: int, _: int) -> Trimmed | None:
+    """Give up what is stable, as if everybody had acknowledged it."""
+    return limits.trimmed(held, want, held.stable)
 
 
 def copied_beside(_: Programs, *given: Any) -> Generator[Any, None, Needs]:

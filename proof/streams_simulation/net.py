@@ -1,6 +1,7 @@
 """Time, and wires between those who ask and stores: what goes one way comes in order, or not.
 
-A wire that is cut loses what is on its way. While two are apart, nothing comes on their wires.
+A wire that is cut loses what is on its way. While two are apart, nothing comes on their wires, or
+nothing in one direction. While a process is paused, nothing comes to it, and nothing in it is due.
 """
 
 from __future__ import annotations
@@ -47,30 +48,39 @@ class Net:
         self.chance = chance
         self.now_s = 0.0
         self.apart: set[tuple[str, str]] = set()
+        self.deaf: set[tuple[str, str, bool]] = set()
+        self.paused: dict[str, float] = {}
         self.stores: dict[str, StoreNode] = {}
         self.wires: list[Wire] = []
         self.lost = 0.0
         self.doubled = 0.0
         self.lingering = 0.0
         self._count = itertools.count(1)
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], None], str]] = []
 
     def number(self) -> int:
         """Return a number that was never returned before."""
         return next(self._count)
 
-    def later(self, seconds: float, does: Callable[[], None]) -> None:
-        """Have something done in a while."""
-        heapq.heappush(self._due, (self.now_s + seconds, self.number(), does))
+    def later(self, seconds: float, does: Callable[[], None], of: str = "") -> None:
+        """Have something done in a while. of: whose process does it."""
+        heapq.heappush(self._due, (self.now_s + seconds, self.number(), does, of))
 
     def pass_time(self) -> bool:
         """Go on to what is due next, and do it; return whether anything is."""
         if not self._due:
             return False
-        at, _, does = heapq.heappop(self._due)
+        at, _, does, of = heapq.heappop(self._due)
         self.now_s = max(self.now_s, at)
-        does()
+        if self.is_paused(of):
+            self.later(self.paused[of] - self.now_s, does, of)
+        else:
+            does()
         return True
+
+    def is_paused(self, who: str) -> bool:
+        """Whether a process does nothing now."""
+        return self.now_s < self.paused.get(who, 0.0)
 
     def are_apart(self, caller: Caller, store: str) -> bool:
         """Whether nothing comes from one to the other."""
@@ -80,10 +90,17 @@ class Net:
         """Return the wires on which something may come now, and whether it is for the store."""
         found: list[tuple[Wire, bool]] = []
         for wire in self.wires:
-            if not self.are_apart(wire.caller, wire.store.name):
-                found += [(wire, True)] * bool(wire.to_store)
-                found += [(wire, False)] * bool(wire.to_caller)
+            caller, store = wire.caller.name, wire.store.name
+            if not self.are_apart(wire.caller, store):
+                for queue, is_to_store in ((wire.to_store, True), (wire.to_caller, False)):
+                    if queue and self._hears(caller, store, is_to_store=is_to_store):
+                        found.append((wire, is_to_store))
         return found
+
+    def _hears(self, caller: str, store: str, *, is_to_store: bool) -> bool:
+        """Whether one end of a wire may now get something."""
+        is_deaf = (caller, store, is_to_store) in self.deaf
+        return not is_deaf and not self.is_paused(store if is_to_store else caller)
 
     def deliver(self, wire: Wire, *, is_to_store: bool) -> None:
         """Let one thing arrive; a frame, or the answer to one, may be lost, or come twice."""
@@ -166,7 +183,7 @@ class Caller:
         """Ask a store."""
         wire = self.connect(store)
         if wire is None:
-            self.net.later(0.0, lambda: done(None, ()))
+            self.net.later(0.0, lambda: done(None, ()), self.name)
             return
         tag = self.net.number()
         self._asked[store, tag] = done

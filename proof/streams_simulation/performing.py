@@ -28,7 +28,7 @@ class Performing:
         self._answers: dict[str, asks.Answer] = {}
         self._left: set[str] = set()
         self._binding: set[str] = set()
-        caller.net.later(op.within_s, self._late)
+        caller.net.later(op.within_s, self._late, caller.name)
         match op:
             case ops.AskStores(asked=asked):
                 self._left = set(asked)
@@ -81,7 +81,7 @@ class Performing:
             return
         self.drop()
         if self.caller.is_alive:
-            self.caller.net.later(0.0, lambda: self._go_on(answer))
+            self.caller.net.later(0.0, lambda: self._go_on(answer), self.caller.name)
 
     def _go_on(self, answer: Any) -> None:
         if self.caller.is_alive:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from proof.streams_simulation.world import World
 
 PATIENCE = Patience(read_s=0.5, ask_s=1.0, rest_s=0.4)
-SESSIONS = {"stable": 21, "live": 22}
 QUEUE_MAX = 20
 """Frames on their way from the source; a receiver with more is cut off."""
 
@@ -40,8 +39,8 @@ class ReceiverNode:
     def __init__(self, world: World, name: str, known: StoreList, *, from_newest: bool) -> None:
         self.world = world
         self.name = name
-        self.is_stable_only = name == "stable"
-        session = SESSIONS[name]
+        self.is_stable_only = name.startswith("stable")
+        session = world.sessions[name]
         self.who = Who(
             topic=TOPIC,
             source=SESSION,
@@ -100,6 +99,11 @@ class ReceiverNode:
             answer = None
             self._show(op.shown)
 
+    @property
+    def is_newborn(self) -> bool:
+        """Whether it is registered, and was shown nothing yet."""
+        return not self.is_over and self.core is not None and self.core.next == self.core.begin
+
     def kill(self) -> None:
         """End the life."""
         self.is_over = True
@@ -116,13 +120,17 @@ class ReceiverNode:
         if known is not None and self.core is not None:
             self._show(self.core.inform(known))
 
+    def leave(self) -> None:
+        """Lose the connection."""
+        self.source = None
+        self.queue.clear()
+
     def publish(self, source: SourceNode, data: bytes) -> None:
         """Let something be on its way from the source that it is connected to."""
         if self.source is source and not self.is_over:
             self.queue.append(data)
             if len(self.queue) > QUEUE_MAX:
-                self.source = None
-                self.queue.clear()
+                self.leave()
 
     def take(self) -> None:
         """Let what comes next from the source arrive."""

@@ -131,7 +131,7 @@ class SourceNode:
         if why is WhyEnded.CONFLICT:
             self.world.promises.breach(I3, f"{self.name} was told of another content")
         over = Over(why=why, needed=self.core.needed, wanted=self.core.wanted)
-        self.world.net.later(0.0, lambda: self._follow(over))
+        self.world.net.later(0.0, lambda: self._follow(over), self.name)
 
     # its core
 
@@ -175,7 +175,7 @@ class SourceNode:
                 self.caller.cut(act.store, "it has not answered in time")
 
         self.caller.ask(act.store, act.ask, heard)
-        self.world.net.later(TIMING.copy_s, late)
+        self.world.net.later(TIMING.copy_s, late, self.name)
 
     def _tell(self, event: events.Event) -> None:
         match event:
@@ -213,7 +213,7 @@ class SourceNode:
             for store in list(self.core.feeding.stores):
                 self.caller.connect(store)
         self._step(acts.Ticked())
-        self.world.net.later(TICK_S, self._tick)
+        self.world.net.later(TICK_S, self._tick, self.name)
 
     # its application
 

@@ -1,7 +1,12 @@
-"""Stores that are simulated: the product's core over a memory store that outlives its process."""
+"""Stores that are simulated: the product's core over a memory store.
+
+It outlives its process, or, as a store in memory really is, it does not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceq.streams.model.choice import Stage
@@ -14,10 +19,9 @@ from proof.streams_simulation.net import Caller, Wire
 from proof.streams_simulation.performing import Performing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onceq.streams.store.limits import Limits
     from onceq.streams.store.records import Held
+    from onceq.streams.store.store import Store
     from proof.streams_simulation.net import Net
 
 TICK_S = 0.3
@@ -28,35 +32,41 @@ STEP_BYTES = 64
 Entry = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a store is told. may_keep: its limits. filled: called when it holds the stream.
+
+    trimmed: called with numbers that it does not have any more.
+    """
+
+    may_keep: Limits
+    filled: Callable[[str], None]
+    trimmed: Callable[[str, range], None]
+
+
 class StoreNode:
     """A store. refused: why it closed links. What its memory store has counts as synced.
 
-    may_keep: its limits. filled: called when it holds the stream; trimmed: with numbers that it
-    does not have any more.
+    keeps: whether it keeps messages; outlives: whether what it has outlives its process.
     """
 
-    def __init__(
-        self,
-        net: Net,
-        name: str,
-        *,
-        may_keep: Limits,
-        filled: Callable[[str], None],
-        trimmed: Callable[[str, range], None],
-    ) -> None:
+    keeps = True
+    outlives = True
+
+    def __init__(self, net: Net, name: str, told: Told) -> None:
         self.net = net
         self.name = name
-        self.may_keep = may_keep
+        self.may_keep = told.may_keep
         self.is_up = False
-        self.filled = filled
-        self.trimmed = trimmed
+        self.filled = told.filled
+        self.trimmed = told.trimmed
         self.refused: list[str] = []
         self.wires: dict[int, Wire] = {}
         self.wipe()
 
     def wipe(self) -> None:
         """Lose everything; it must not run."""
-        self.store = MemoryStore(may_keep=self.may_keep, clock=lambda: self.net.now_s)
+        self.store: Store = MemoryStore(may_keep=self.may_keep, clock=lambda: self.net.now_s)
         self.store.weights = Weights(step=STEP_BYTES)
         self._begin = 0
 
@@ -71,7 +81,7 @@ class StoreNode:
     def _tick(self, serving: Serving) -> None:
         if self.is_up and serving is self.serving:
             self._step(acts.Ticked())
-            self.net.later(TICK_S, lambda: self._tick(serving))
+            self.net.later(TICK_S, lambda: self._tick(serving), self.name)
 
     def kill(self) -> None:
         """End the process."""
@@ -90,9 +100,13 @@ class StoreNode:
     def came(self, wire: Wire, data: bytes) -> None:
         """Take a frame or an ask."""
         self._step(acts.Came(link=wire.number, data=data))
-        held = self.held
-        if held.bridge is not None and held.bridge.stage is not Stage.CREATING:
+        if self.is_filled():
             self.filled(self.name)
+
+    def is_filled(self) -> bool:
+        """Whether it holds the stream."""
+        held = self.held
+        return held.bridge is not None and held.bridge.stage is not Stage.CREATING
 
     def gone(self, wire: Wire) -> None:
         """Notice that a wire is cut."""
@@ -131,6 +145,17 @@ class StoreNode:
 
         self._performing[act.program] = Performing(self.caller, act.op, resume)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that it has is synced."""
+        return True
+
+    def mend(self) -> None:
+        """Let nothing befall it any more by itself."""
+
+    def close(self) -> None:
+        """Let go of what the schedule no longer needs."""
+
     # what it has
 
     @property
@@ -146,6 +171,17 @@ class StoreNode:
         for data in self.store.read(self.held.stream, numbers):
             found |= dict(enumerate(entries(data), decode(data).number))
         return {number: found[number] for number in numbers if number in found}
+
+
+class FleetingNode(StoreNode):
+    """A store in memory: what it has goes with its process."""
+
+    outlives = False
+
+    def kill(self) -> None:
+        """End the process."""
+        super().kill()
+        self.wipe()
 
 
 def entries(data: bytes) -> list[Entry]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from onceq.streams.model import asks, choice, states
 from onceq.streams.model.choice import Insufficient, Log, Promised, choose
@@ -23,30 +21,8 @@ from onceq.streams.store.programs import Programs
 from proof.streams_model import loosely
 from proof.streams_model.rules import Rules
 from proof.streams_simulation import mistakes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """A mistake. of, name, by: what it replaces, and what with; also: more of that.
-
-    within: so many schedules, one of which notices; 0: none has been found yet.
-    """
-
-    of: Any
-    name: str
-    by: Any
-    within: int
-    text: str
-    also: tuple[tuple[Any, str, Any], ...] = ()
-
-    @contextlib.contextmanager
-    def made(self) -> Generator[None]:
-        """Make the mistake within a block."""
-        with contextlib.ExitStack() as stack:
-            for of, name, by in ((self.of, self.name, self.by), *self.also):
-                stack.callback(setattr, of, name, of.__dict__[name])
-                setattr(of, name, by)
-            yield
+from proof.streams_simulation.variant import Variant
+from proof.streams_simulation.variants_of_disks import ON_DISKS
 
 
 def _choice(rule: str) -> Callable[..., Log | Insufficient]:
@@ -58,61 +34,61 @@ def _choice(rule: str) -> Callable[..., Log | Insufficient]:
     return chosen
 
 
-VARIANTS: dict[str, Variant] = {
+IN_MEMORY: dict[str, Variant] = {
     "recover-sets": Variant(
-        of=recovering, name="choose", by=_choice("recover_sets"), within=30,
+        of=recovering, name="choose", by=_choice("recover_sets"), within=150,
         text="a recovery waits for a stable set instead of a recover set",
     ),
     "stable-set": Variant(
-        of=Feeding, name="stable_below", by=mistakes.greatest_end, within=30,
+        of=Feeding, name="stable_below", by=mistakes.greatest_end, within=150,
         text="what one store has is stable",
     ),
     "admitted-late": Variant(
-        of=Feeding, name="asked", by=lambda *_: iter(()), within=30,
+        of=Feeding, name="asked", by=lambda *_: iter(()), within=150,
         text="a store that comes back is not asked to be admitted",
     ),
     "rollback-told": Variant(
-        of=Delivering, name="_cut_at", by=lambda *_: None, within=30,
+        of=Delivering, name="_cut_at", by=lambda *_: None, within=150,
         text="a receiver is not told what an epoch cut",
     ),
     "only-stable-read": Variant(
-        of=catalogue.Catalogue, name="readable", by=mistakes.all_readable, within=30,
+        of=catalogue.Catalogue, name="readable", by=mistakes.all_readable, within=150,
         text="a store shows all it has to a receiver of what is stable",
     ),
     "one-life": Variant(
         of=states, name="FENCE", by=states.FENCE | {states.Standing.OTHER: states.Deed.PROMISE},
-        within=30, text="a store promises an epoch to two lives",
+        within=150, text="a store promises an epoch to two lives",
     ),
     "cut": Variant(
         of=catalogue, name="kept_below", by=lambda has, log: min(has.end, log.end), within=0,
         text="a store keeps what it has, of whatever epochs, when it is admitted",
     ),
     "admitted-end": Variant(
-        of=Sending, name="_admitted", by=mistakes.admitted_with_all, within=30,
+        of=Sending, name="_admitted", by=mistakes.admitted_with_all, within=150,
         text="a store that is admitted has all that was sent, whatever it answers",
     ),
     "noted-by-all": Variant(
-        of=creating, name="is_new", by=lambda _: False, within=300,
+        of=creating, name="is_new", by=lambda _: False, within=1_500,
         text="a new stream is noted by a stable set",
     ),
     "joint-lists": Variant(
-        of=choice, name="governing", by=lambda _, lists: lists[-1:], within=30,
+        of=choice, name="governing", by=lambda _, lists: lists[-1:], within=150,
         text="while a change of lists goes on, the new one alone governs",
     ),
     "registered-at-a-set": Variant(
-        of=placing, name="are_stable", by=lambda _, stores: bool(stores), within=0,
+        of=placing, name="are_stable", by=lambda _, stores: bool(stores), within=0, on_disks=True,
         text="a receiver is registered when one store has noted it",
     ),
     "frames-of-an-epoch": Variant(
-        of=Delivering, name="inform", by=mistakes.ahead_is_kept, within=30,
+        of=Delivering, name="inform", by=mistakes.ahead_is_kept, within=150,
         text="a receiver keeps frames of a former epoch for later",
     ),
     "epoch-of-a-frame": Variant(
-        of=Delivering, name="_note", by=mistakes.followed_is_noted, within=30,
+        of=Delivering, name="_note", by=mistakes.followed_is_noted, within=150,
         text="a receiver takes what it is shown for one of the epoch that it follows",
     ),
     "own-epochs": Variant(
-        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=30,
+        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=150,
         text="a life goes on with a log to which another life has added",
     ),
     "copies-end": Variant(
@@ -120,11 +96,11 @@ VARIANTS: dict[str, Variant] = {
         text="copies beyond the log that is chosen become part of it",
     ),
     "trimmed-by-a-set": Variant(
-        of=trimming, name="are_recovered", by=lambda *_: True, within=0,
+        of=trimming, name="are_recovered", by=lambda *_: True, within=0, on_disks=True,
         text="a store gives up what all receivers have that it knows of itself",
     ),
     "registered-in-an-epoch": Variant(
-        of=serving, name="ASKS", within=0,
+        of=serving, name="ASKS", within=600, shown_by=23, on_disks=True,
         by=serving.ASKS | {asks.Register: mistakes.registered_in_any_epoch},
         text="a receiver is registered by stores in several epochs",
     ),
@@ -142,7 +118,7 @@ VARIANTS: dict[str, Variant] = {
         text="a store is admitted with copies that were kept for another admission",
     ),
     "fenced-by-a-set": Variant(
-        of=sending, name="is_succeeded", by=lambda _, refused: bool(refused), within=30,
+        of=sending, name="is_succeeded", by=lambda _, refused: bool(refused), within=150,
         also=((recovering, "is_succeeded", lambda _, refused: bool(refused)),),
         text="a source is fenced for ever by one store that promised more",
     ),
@@ -151,11 +127,23 @@ VARIANTS: dict[str, Variant] = {
         text="a change of lists begins though too few stores of the new one are there",
     ),
     "change-until-settled": Variant(
-        of=Wish, name="follow", by=mistakes.wanted_until_it_begins, within=60,
+        of=Wish, name="follow", by=mistakes.wanted_until_it_begins, within=300,
         text="a change of lists is forgotten when its epoch ends",
     ),
     "given-up-told": Variant(
         of=GivingUp, name="_messages", by=lambda _, begin, below: iter((range(begin, below),)),
         within=0, text="a number that was given up is told to be stable",
     ),
+    "trimmed-when-acknowledged": Variant(
+        of=trimming, name="trimmed", by=mistakes.trimmed_when_stable, within=0,
+        text="a store gives up what is stable, whoever has not acknowledged it",
+    ),
+    "acknowledged-when-stable": Variant(
+        of=Delivering, name="sure", by=property(lambda self: self.next), within=0,
+        text="a receiver acknowledges what is not yet stable",
+    ),
 }  # fmt: skip
+
+VARIANTS = IN_MEMORY | ON_DISKS
+SEEN = tuple(name for name, variant in VARIANTS.items() if variant.within)
+"""Mistakes that the simulation notices."""

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import Intergroup, Intragroup, StoreList, listed
-from onceq.streams.store.catalogue import serving
 from onceq.streams.store.limits import Limits, WhenFull
 from proof.streams_model.promises import Followed, Promises
-from proof.streams_model.rules import I2, I5, I6, I7
+from proof.streams_model.rules import I7
+from proof.streams_simulation.disk_nodes import DiskNode, NoCacheNode
 from proof.streams_simulation.judging import Judge
+from proof.streams_simulation.misfortunes import Misfortunes
 from proof.streams_simulation.net import Net
+from proof.streams_simulation.quiet import Quiet
 from proof.streams_simulation.readers import ReceiverNode
-from proof.streams_simulation.senders import SourceNode
-from proof.streams_simulation.stores import StoreNode
+from proof.streams_simulation.stores import FleetingNode, StoreNode, Told
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onceq.streams.source.epochs import Begun
-    from onceq.streams.source.sending import Sending
+    from proof.streams_simulation.senders import SourceNode
 
 STORES = "ABCDE"
 STEPS = 1_200
-QUIET_STEPS = 20_000
+STEPS_OF_DISKS = 2_400
+"""Disks take steps of their own."""
+OFTEN = (0.1, 0.3, 0.6)
+"""Where disks fail, too, each misfortune is so much rarer."""
 LISTS: tuple[tuple[StoreList, ...], ...] = (
     (listed("A B C"), listed("A B D"), listed("A D E")),
     (listed("A B C"), listed("A B C; D E"), listed("D E")),
@@ -38,14 +43,19 @@ LISTS: tuple[tuple[StoreList, ...], ...] = (
 )
 """Lists of stores; a source goes from one to a neighbour. Neighbours share a stable set."""
 WEIGHTS = (4, 2, 1, 1, 1, 1, 1, 1)
-SOURCES_MAX = 3
 NUMBERS_MAX = 60
+FIRST_SESSION = 21
 
 
 class World:
-    """One schedule. `run` goes through it; `promises.broken` says what was broken."""
+    """One schedule. `run` goes through it; `promises.broken` says what was broken.
 
-    def __init__(self, seed: int) -> None:
+    home: where stores on disks have their directories, which schedules may share that run one after
+    the other; None: all stores are in memory, which outlives their processes.
+    """
+
+    def __init__(self, seed: int, home: Path | None = None) -> None:
+        self.home = home
         self.chance = random.Random(seed)
         self.promises = Promises()
         self.did: Counter[str] = Counter()
@@ -54,22 +64,17 @@ class World:
         self.at = 0
         self.promises.used = set(self.lists)
         self.stores: dict[str, StoreNode] = {}
-        self.judge = Judge(self.promises, self.stores, self.did)
-        may_keep = self._limits()
-        for name in STORES:
-            self.stores[name] = StoreNode(
-                self.net,
-                name,
-                may_keep=may_keep,
-                filled=self._filled,
-                trimmed=self.judge.trimmed,
-            )
+        self.judge = Judge(self.promises, self.did)
+        self.noting: frozenset[str] = frozenset()
+        self._make_stores(self._limits())
         self.net.stores = self.stores
         for store in self.stores.values():
             store.start()
         self.sources: list[SourceNode] = []
-        self.readers: dict[str, ReceiverNode | None] = {"stable": None, "live": None}
-        self.promises.receivers = {name: Followed() for name in self.readers}
+        self.readers: dict[str, ReceiverNode | None] = {}
+        self.sessions: dict[str, int] = {}
+        for name in ("stable", "live"):
+            self.add_reader(name)
         self._contents = 0
         self._settings()
 
@@ -80,6 +85,42 @@ class World:
         full = WhenFull.OVERWRITE if self.judge.overwrites else WhenFull.BLOCK
         return Limits(size_bytes=size, when_full=full)
 
+    def _make_stores(self, may_keep: Limits) -> None:
+        told = Told(may_keep=may_keep, filled=self._filled, trimmed=self.judge.trimmed)
+        home = self.home
+        if home is None:
+            self.stores |= {name: StoreNode(self.net, name, told) for name in STORES}
+        else:
+            self.noting = self._a_few(0.25)
+            fleeting = self._a_few(0.25) - self.noting
+            for name in STORES:
+                if name in self.noting:
+                    unheard = replace(told, trimmed=lambda *_: None)
+                    self.stores[name] = NoCacheNode(self.net, name, unheard, home)
+                elif name in fleeting:
+                    self.stores[name] = FleetingNode(self.net, name, told)
+                else:
+                    self.stores[name] = DiskNode(self.net, name, told, home)
+        self.judge.stores = {name: one for name, one in self.stores.items() if one.keeps}
+
+    def _a_few(self, likely: float) -> frozenset[str]:
+        """Draw a store, or none; without it every list can send, and recover."""
+        found = frozenset({self.chance.choice(STORES)} if self.chance.random() < likely else ())
+        suffice = all(one.is_stable(one.stores - found) for one in self.lists)
+        recover = all(one.recovers(one.stores - found) for one in self.lists)
+        return found if suffice and recover else frozenset()
+
+    def add_reader(self, name: str) -> None:
+        """Have a receiver that was never there."""
+        self.readers[name] = None
+        self.sessions[name] = FIRST_SESSION + len(self.sessions)
+        self.promises.receivers[name] = Followed()
+
+    def may_lose(self, store: str) -> bool:
+        """Whether G11 still holds if this store loses what it has: no stable set is lost."""
+        lost = self.promises.lost | self.noting | {store}
+        return not any(one.is_stable(lost) for one in self.promises.used)
+
     def _settings(self) -> None:
         """Draw how likely each misfortune is in this schedule."""
         draw = self.chance.random
@@ -87,22 +128,14 @@ class World:
         self.net.doubled = draw() * 0.05 * (draw() < 0.6)
         self.net.lingering = draw() * 0.8 * (draw() < 0.5)
         self.moves = 0.5 + draw() * 0.4
-        self.misfortunes: list[tuple[Callable[[], None], float]] = [
-            (self._kill_store, draw() * 0.010),
-            (self._start_store, 0.02),
-            (self._wipe, draw() * 0.008 * (draw() < 0.7)),
-            (self._kill_source, draw() * 0.008),
-            (self._start_source, draw() * 0.010),
-            (self._cut, draw() * 0.010),
-            (self._part, draw() * 0.010),
-            (self._join_again, 0.02),
-            (self._kill_reader, draw() * 0.008),
-            (self._change_list, draw() * 0.010 * (draw() < 0.6)),
-            (self._give_up, draw() * 0.008 * (draw() < 0.4)),
-        ]
+        self.befalls = Misfortunes(self)
+        often = 1.0 if self.home is None else self.chance.choice(OFTEN)
+        self.misfortunes = self.befalls.of_any(often)
         self.sends = 0.05 + draw() * 0.1
         self.acknowledges = draw() * 0.08
         self.numbers_max = NUMBERS_MAX
+        if self.home is not None:
+            self.misfortunes += self.befalls.of_disks(often)
 
     def new_content(self) -> int:
         """Return a content that was never sent."""
@@ -118,7 +151,7 @@ class World:
         overtaken = any(one.promised > begun.epoch for one in holders)
         kept = [
             store
-            for store in sorted(begun.ends)
+            for store in sorted(begun.ends.keys() - self.promises.lost)
             if (bridge := self.stores[store].held.bridge) and bridge.epoch == begun.epoch
         ]
         log = self.judge.log_of(self.stores[kept[0]], begun.log.end) if kept else []
@@ -136,89 +169,19 @@ class World:
             if reader is not None:
                 reader.publish(source, data)
 
-    # what befalls them
-
-    def _kill_store(self) -> None:
-        store = self.stores[self.chance.choice(STORES)]
-        if store.is_up:
-            store.kill()
-            self.did["stores killed"] += 1
-
-    def _start_store(self) -> None:
-        for store in self.stores.values():
-            if not store.is_up:
-                store.start()
-                return
-
-    def _wipe(self) -> None:
-        store = self.stores[self.chance.choice(STORES)]
-        if store.held.bridge is not None and self.promises.may_lose(store.name):
-            if store.is_up:
-                store.kill()
-            store.wipe()
-            store.start()
-            self.promises.lost.add(store.name)
-            self.did["stores wiped"] += 1
-
-    def _kill_source(self) -> None:
-        if self.sources:
-            self.sources.pop(self.chance.randrange(len(self.sources))).kill()
-            self.did["sources killed"] += 1
-
-    def _start_source(self) -> None:
-        self.sources = [one for one in self.sources if not one.is_over]
-        if len(self.sources) < SOURCES_MAX:
-            self.sources.append(SourceNode(self, self.lists[self.at]))
-
-    def _cut(self) -> None:
-        wires = [one for one in self.net.wires if one.is_open]
-        if wires:
-            self.net.cut(self.chance.choice(wires), "the network")
-            self.did["wires cut"] += 1
-
-    def _part(self) -> None:
-        if self.net.wires:
-            wire = self.chance.choice(self.net.wires)
-            self.net.apart.add((wire.caller.name, wire.store.name))
-            self.did["partitions"] += 1
-
-    def _join_again(self) -> None:
-        if self.net.apart:
-            self.net.apart.discard(self.chance.choice(sorted(self.net.apart)))
-
-    def _kill_reader(self) -> None:
-        reader = self.readers[self.chance.choice(sorted(self.readers))]
-        if reader is not None and not reader.is_over:
-            reader.kill()
-            self.did["receivers killed"] += 1
-
-    def _change_list(self) -> None:
-        if self.promises.lists == (self.lists[self.at],):
-            at = self.at + self.chance.choice((-1, 1))
-            self.at = max(0, min(len(self.lists) - 1, at))
-            for source in self.sources:
-                source.want(self.lists[self.at])
-            self.did["lists changed"] += 1
-
-    def _give_up(self) -> None:
-        sending = [one for one in self.sources if one.is_sending]
-        for source in sending[:1]:
-            if source.core.stable < source.core.next:
-                source.give_up(self.chance.randrange(source.core.stable, source.core.next))
-                self.did["numbers given up"] += 1
-
     # what they do
 
     def _step(self) -> None:
         for befall, likely in self.misfortunes:
             if self.chance.random() < likely:
                 befall()
-        self._act()
+        self.act()
 
-    def _act(self) -> None:
+    def act(self) -> None:
+        """Go on with one thing that happens."""
         chance = self.chance
         if not any(not one.is_over for one in self.sources):
-            self._start_source()
+            self.befalls.start_source()
         if chance.random() < self.sends:
             self._send()
         for name, reader in self.readers.items():
@@ -233,7 +196,7 @@ class World:
     def _send(self) -> None:
         sending = [one for one in self.sources if not one.is_over]
         source = self.chance.choice(sending)
-        if source.core.next < self.numbers_max:
+        if source.core.next < self.numbers_max and not self.net.is_paused(source.name):
             source.send(self.chance.randint(1, 3), self.new_content)
 
     def _read(self, name: str, reader: ReceiverNode | None) -> None:
@@ -244,6 +207,8 @@ class World:
                 self.readers[name] = ReceiverNode(
                     self, name, lists[0], from_newest=chance.random() < 0.5
                 )
+            return
+        if self.net.is_paused(reader.caller.name):
             return
         if reader.queue and chance.random() < 0.5:
             reader.take()
@@ -258,143 +223,24 @@ class World:
 
     def run(self) -> World:
         """Go through the schedule, then let all faults end, and check what must be so then."""
-        for _ in range(STEPS):
+        try:
+            self._go_through()
+        finally:
+            for store in self.stores.values():
+                store.close()
+        return self
+
+    def _go_through(self) -> None:
+        for _ in range(STEPS if self.home is None else STEPS_OF_DISKS):
             self._step()
             if self.promises.broken:
-                return self
+                return
         self.promises.check_stores(self.judge.disks())
         if not self.promises.broken:
-            self._calm()
+            Quiet(self).calm()
         self._check_links()
-        return self
 
     def _check_links(self) -> None:
         for store in self.stores.values():
             if store.refused:
                 self.promises.breach(I7, f"{store.name} refused {store.refused[0]}")
-
-    def _calm(self) -> None:
-        """End all faults: what is then not stable and delivered in time breaks I7."""
-        self.net.lost = self.net.doubled = 0.0
-        self.net.apart.clear()
-        self.moves, self.numbers_max, self.acknowledges = 0.8, 0, 0.1
-        for source in self.sources:
-            source.kill()
-        for store in self.stores.values():
-            if not store.is_up:
-                store.start()
-        self._endure()
-        for step in range(QUIET_STEPS):
-            self._act()
-            if self.promises.broken:
-                return
-            if step % 20 == 0 and self._is_done():
-                self._check_end()
-                return
-        self.promises.breach(I7, self._unfinished())
-
-    def _endure(self) -> None:
-        """With one store down, and no other fault, a source sends, whatever list it wants."""
-        down = self._to_be_down()
-        if down is None:
-            return
-        down.kill()
-        for _ in range(QUIET_STEPS // 2):
-            self._act()
-            if self.promises.broken:
-                return
-            if self._goes_on():
-                break
-        else:
-            self.promises.breach(I7, f"with {down.name} down, {self._unfinished()}")
-        self.did["sources that sent with a store down"] += 1
-        down.start()
-
-    def _to_be_down(self) -> StoreNode | None:
-        """Return a store without which the others suffice, if one of the list that is wanted."""
-        lists, chance = self.promises.lists, self.chance
-        if self.promises.lost or len(lists) != 1:
-            return None
-        bridges = [self.stores[name].held.bridge for name in lists[0].stores]
-        if any(one is None or (one.stage, one.lists) != (Stage.SETTLED, lists) for one in bridges):
-            return None
-        if lists[0] == self.lists[self.at] and chance.random() < 0.7:
-            self.at = chance.choice([max(0, self.at - 1), min(len(self.lists) - 1, self.at + 1)])
-        left = {name: lists[0].stores - {name} for name in STORES}
-        spare = [one for one in STORES if lists[0].is_stable(left[one])]
-        spare = [one for one in spare if lists[0].recovers(left[one])]
-        wanted = [one for one in spare if one in self.lists[self.at].stores]
-        return self.stores[chance.choice(wanted or spare)] if spare else None
-
-    def _goes_on(self) -> bool:
-        """Whether a source has sent something since all faults ended, and it is stable."""
-        source = next((one for one in self.sources if one.is_sending), None)
-        if source is None:
-            return False
-        if not source.contents:
-            source.send(2, self.new_content)
-        return bool(source.contents) and source.core.stable == source.core.next
-
-    def _is_done(self) -> bool:
-        """Whether a source sends, all that it has is stable at all stores, and all is delivered."""
-        source = next((one for one in self.sources if one.is_sending), None)
-        if source is None:
-            return False
-        core = source.core
-        if core.begun is None or core.begun.bridge.stage is not Stage.SETTLED:
-            return False
-        if not source.contents:
-            source.send(2, self.new_content)
-        return (
-            core.stable == core.next
-            and core.needed == (self.lists[self.at],)
-            and all(self._is_at(self.stores[name], core) for name in core.needed[0].stores)
-            and all(self._has_all(name, core.next) for name in self.readers)
-        )
-
-    def _is_at(self, store: StoreNode, core: Sending) -> bool:
-        """Whether a store has all that a source has sent, in its epoch, settled."""
-        held = store.held
-        is_settled = held.bridge is not None and held.bridge.stage is Stage.SETTLED
-        return is_settled and (serving(held), held.end) == (core.epoch, core.next)
-
-    def _has_all(self, name: str, end: int) -> bool:
-        reader = self.readers[name]
-        core = None if reader is None else reader.core
-        is_told = core is not None and core.told is not None
-        return is_told and reader is not None and reader.expected == end
-
-    def _unfinished(self) -> str:
-        sources = [
-            f"{one.name}: epoch {one.core.epoch}, {one.is_sending}, next {one.core.next}, stable"
-            f" {one.core.stable}, {one.core.begun and one.core.begun.bridge.stage}"
-            f" {[its.text() for its in one.core.needed]}, at"
-            f" { {name: (fed.end, fed.stage) for name, fed in one.core.feeding.stores.items()} }"
-            for one in self.sources
-            if not one.is_over
-        ]
-        readers = {
-            name: one and one.core and (one.core.next, one.core.epoch, one.core.stable)
-            for name, one in self.readers.items()
-        }
-        wanted, lost = self.lists[self.at].text(), sorted(self.promises.lost)
-        return f"without faults: {sources}, wanted {wanted}, lost {lost}, {readers}"
-
-    def _check_end(self) -> None:
-        self.judge.check_rollbacks()
-        disks = self.judge.disks()
-        self.promises.check_stores(disks)
-        ends = self.lists[self.at].stores
-        for disk in disks:
-            if disk.name in ends and [one for _, one in disk.log] != self.promises.stable:
-                self.promises.breach(I2, f"{disk.name} has another log than was sent")
-        for name, reader in self.readers.items():
-            followed = self.promises.receivers[name]
-            if reader is None or followed.owed is None:
-                continue
-            self.promises.advance(name, reader.seen)
-            if followed.got != len(self.promises.stable):
-                self.promises.breach(I6, f"{name} never got {followed.got}")
-            for number, content in reader.seen.items():
-                if self.promises.stable[number] != content:
-                    self.promises.breach(I5, f"{name} was not told that {number} was in vain")

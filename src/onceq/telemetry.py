@@ -375,6 +375,45 @@ class ReceiversForgotten(_OfStream, level=logging.WARNING):
     count: int
 
 
+class EffectsGivenUp(Event, level=logging.WARNING):
+    """A message of a stream raised too often, alone: it is in the queue, and was passed.
+
+    number: of the message in the stream. code: of its last error.
+    """
+
+    bridge: str
+    topic: str
+    number: int
+    queue: str
+    code: str
+
+
+class EffectsUndone(Event, level=logging.WARNING):
+    """A bridge into a database: the effects of some messages were undone, and are tried again.
+
+    code: what kind of error it was.
+    """
+
+    bridge: str
+    topic: str
+    first: int
+    last: int
+    code: str
+
+
+class EffectsMissed(Event, level=logging.WARNING):
+    """Numbers of a stream were passed without effects. first, last: both included.
+
+    why: reclaimed (void), or lost, as whoever receives them has allowed.
+    """
+
+    bridge: str
+    topic: str
+    first: int
+    last: int
+    why: str
+
+
 # --- how they are told ----------------------------------------------------------------------------
 
 

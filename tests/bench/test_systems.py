@@ -18,8 +18,10 @@ READY = '{"ready": true, "system": "s", "version": "1", "setting": "safe", "offe
 COMMAND = {"do": "enqueue", "clients": 1}
 
 
-def started(tmp_path: Path, then: str) -> Running:
-    said = f"import os, sys, time\nprint({READY!r}, flush=True)\nsys.stdin.readline()\n{then}"
+def started(tmp_path: Path, then: str, first: str = "") -> Running:
+    """A system that is ready, when it has done something first, and then answers like this."""
+    ready = f"print({READY!r}, flush=True)\nsys.stdin.readline()\n"
+    said = f"import os, sys, time\n{first}\n{ready}{then}"
     return Running([sys.executable, "-c", said], tmp_path / "log")
 
 
@@ -32,9 +34,8 @@ def test_an_answer_is_a_slice(tmp_path: Path) -> None:
 
 def test_one_that_is_silent_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systems, "ANSWER_S", 0.2)
-    running = started(
-        tmp_path, "print('stuck at', os.getpid(), file=sys.stderr, flush=True)\ntime.sleep(60)"
-    )
+    words = "print('stuck at', os.getpid(), file=sys.stderr, flush=True)"
+    running = started(tmp_path, "time.sleep(600)", first=words)
     with pytest.raises(UnmeasuredError, match="said nothing") as caught:
         running.ask(1, COMMAND)
     running.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 RAW = onceq.Queue("raw", bytes, bytes, abort_limit=2, backoff_ms=0)
-WAIT_S = 30
+WAIT_S = 60
 SLOW_COMMIT = """
     create table onceq.slow (n integer);
     create function onceq.wait() returns trigger language plpgsql as
@@ -74,7 +74,7 @@ def test_queues_and_elements(conninfo: str, repository: str) -> None:
         assert first is not None
         assert first.eid == eid
         assert [one.outcome for one in await qm.resolve(eid)] == ["dequeued"]
-        second = await qm.dequeue("raw", timeout_s=10)
+        second = await qm.dequeue("raw", timeout_s=60)
         assert second is not None
         (third,) = await qm.lookup(queue="raw", state="queued")
         assert await qm.kill(third.eid) is KillAnswer.KILLED
@@ -153,7 +153,7 @@ def test_the_callers_transaction(conninfo: str, repository: str) -> None:
             await qm.enqueue(RAW, b"x", connection=connection)
             await connection.commit()
             for aborts in range(2):
-                element = await qm.dequeue("raw", timeout_s=10, connection=connection)
+                element = await qm.dequeue("raw", timeout_s=60, connection=connection)
                 assert element is not None
                 assert element.aborts == aborts
                 await connection.rollback()
@@ -161,7 +161,7 @@ def test_the_callers_transaction(conninfo: str, repository: str) -> None:
             assert (await qm.show("raw.error")).held == 1
             async with qm.clerk("till", RAW) as clerk:
                 await clerk.send("1", b"x")
-                request = await qm.dequeue("raw", timeout_s=10, connection=connection)
+                request = await qm.dequeue("raw", timeout_s=60, connection=connection)
                 assert request is not None
                 await qm.reply(connection, request, b"by hand")
                 await connection.commit()
@@ -185,7 +185,7 @@ def test_registrations(conninfo: str, repository: str) -> None:
         last = await qm.read_last("raw", handle)
         assert last is not None
         assert (last.eid, last.tag, last.body) == (eid, b"tag", b"x")
-        assert await qm.dequeue_tagged("raw", handle, b"tag 2", timeout_s=10) is not None
+        assert await qm.dequeue_tagged("raw", handle, b"tag 2", timeout_s=60) is not None
         (again,) = await qm.register("raw", "device")
         assert again.tag == b"tag 2"
         assert await qm.deregister("raw", again)

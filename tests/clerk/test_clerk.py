@@ -26,7 +26,7 @@ from tests.lives import Life, living
 from tests.parts import scalar
 
 RAW = onceq.Queue("raw", bytes, bytes)
-WAIT_S = 30
+WAIT_S = 60
 
 
 @pytest.fixture(autouse=True)

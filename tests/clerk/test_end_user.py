@@ -34,15 +34,15 @@ def test_what_the_user_gave_comes_back_with_the_reply(qm: onceq.QueueManager, li
         assert element.properties is not None
         assert element.properties["colour"] == "red"
         life.run(element, b"reply")
-        reply = clerk.receive(timeout_s=30)
+        reply = clerk.receive(timeout_s=60)
         assert reply.end_user == ANN
         assert clerk.rereceive() == reply
         clerk.send("2", b"x")
         life.run(life.claim_one("raw"), b"reply")
-        assert clerk.receive(timeout_s=30).end_user is None
+        assert clerk.receive(timeout_s=60).end_user is None
         clerk.send("3", b"x", end_user=onceq.EndUser("bob"))
         clerk.cancel_last_request()
-        assert clerk.receive(timeout_s=30).end_user == onceq.EndUser("bob")
+        assert clerk.receive(timeout_s=60).end_user == onceq.EndUser("bob")
 
 
 def test_connect_shows_who_was_there_last_and_how_far(qm: onceq.QueueManager, life: Life) -> None:
@@ -56,7 +56,7 @@ def test_connect_shows_who_was_there_last_and_how_far(qm: onceq.QueueManager, li
         life.run(life.claim_one("raw"), b"reply")
         clerk.connect()
         assert clerk.last_user == ANN
-        clerk.process(lambda reply: reply.value, onceq.ReplyPolicy.repeat(), timeout_s=30)
+        clerk.process(lambda reply: reply.value, onceq.ReplyPolicy.repeat(), timeout_s=60)
         clerk.connect()
         assert (clerk.last_received, clerk.last_user) == ("1", ANN)
         clerk.disconnect()
@@ -84,7 +84,7 @@ def test_a_batch_gives_the_users_back_too(qm: onceq.QueueManager, life: Life) ->
             )
         )
         life.commit()
-        assert [reply.end_user for reply in clerk.receive_many(2, timeout_s=30)] == [ANN, None]
+        assert [reply.end_user for reply in clerk.receive_many(2, timeout_s=60)] == [ANN, None]
 
 
 def test_what_is_no_end_user_is_refused(qm: onceq.QueueManager) -> None:

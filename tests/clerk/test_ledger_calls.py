@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RAW = onceq.Queue("raw", bytes, bytes)
 ALERTS = onceq.Queue("alerts", bytes, bytes)
-WAIT_S = 30
+WAIT_S = 60
 
 __all__ = ["ground", "ledger", "other_postgresql"]
 

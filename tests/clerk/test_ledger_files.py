@@ -106,7 +106,7 @@ def test_an_older_copy_of_the_ledger_is_brought_up_to_the_session(
     with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as clerk:
         clerk.recover()
         clerk.cancel_last_request()
-        clerk.done(clerk.receive(timeout_s=30))
+        clerk.done(clerk.receive(timeout_s=60))
         clerk.send("2", b"y")
     path.write_bytes(copy)
     with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as clerk:

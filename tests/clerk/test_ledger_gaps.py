@@ -86,7 +86,7 @@ def test_a_reply_that_was_processed_does_not_come_again(
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"), b"reply")
             link.strike = _dying_after(ledger_ops.CommitLedger)
-            reply = clerk.receive(timeout_s=30)
+            reply = clerk.receive(timeout_s=60)
             with pytest.raises(_Died):
                 clerk.done(reply)
         with qm.clerk("ann", RAW, ledger=ledger) as clerk:
@@ -106,7 +106,7 @@ def test_a_reply_that_was_processed_does_not_come_again_after_a_discard(
             clerk.recover()
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"), b"reply")
-            clerk.done(clerk.receive(timeout_s=30))
+            clerk.done(clerk.receive(timeout_s=60))
             link.strike = _dying_after(ledger_ops.CommitLedger)
             with pytest.raises(_Died):
                 clerk.send("2", b"y")

@@ -188,7 +188,7 @@ def test_a_clerk_with_a_ledger_processes_by_a_policy(
         clerk.recover()
         clerk.send("1", b"x")
         ground.serve_one()
-        (done,) = clerk.process(printer.output, policy, timeout_s=30)
+        (done,) = clerk.process(printer.output, policy, timeout_s=60)
         assert (done.reply.value, done.settled) == (b"reply", onceq.Settled.PROCESSED)
         assert clerk.checkpoint == b"1"
     with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
@@ -213,7 +213,7 @@ def test_a_handler_may_process_a_reply_in_a_transaction_of_its_own(
 
         clerk.send("1", b"x")
         ground.serve_one()
-        (done,) = clerk.process(book, onceq.ReplyPolicy.repeat(), timeout_s=30)
+        (done,) = clerk.process(book, onceq.ReplyPolicy.repeat(), timeout_s=60)
         assert done.settled is onceq.Settled.PROCESSED
         with clerk.transaction() as work:
             rows = work.connection.execute("select text from notes").fetchall()

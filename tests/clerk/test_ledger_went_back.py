@@ -27,7 +27,7 @@ def _processed(ground: Ground, ledger: Ledger[Any, Any]) -> None:
         clerk.recover()
         clerk.send("1", b"x")
         ground.serve_one()
-        clerk.receive(timeout_s=30)
+        clerk.receive(timeout_s=60)
         assert clerk._kept is not None
         entry = replace(
             clerk._kept.entry,
@@ -47,7 +47,7 @@ def test_a_request_lost_with_its_acknowledgement_is_resubmitted(
         clerk.resubmit()
         assert [one.state for one in ground.qm.lookup("1")] == ["finished"]
         ground.serve_one(b"second")
-        assert clerk.receive(timeout_s=30).rid == "2"
+        assert clerk.receive(timeout_s=60).rid == "2"
 
 
 @pytest.mark.parametrize("lives", [1, 2])
@@ -102,7 +102,7 @@ def test_a_request_is_not_resubmitted_beside_one_that_came_back(
         clerk.connect()
         assert isinstance(clerk.recover(), onceq.WentBack)
         ground.serve_one()
-        assert clerk.receive(timeout_s=30).rid == "1"
+        assert clerk.receive(timeout_s=60).rid == "1"
         clerk.resubmit()
         ground.serve_one()
-        assert clerk.receive(timeout_s=30).rid == "3"
+        assert clerk.receive(timeout_s=60).rid == "3"

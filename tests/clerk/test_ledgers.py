@@ -40,10 +40,10 @@ def test_the_states_one_after_the_other(ground: Ground, ledger: Ledger[Any, Any]
         life.run(life.claim_one("raw"), b"reply")
         with qm.clerk("ann", RAW, ledger=ledger) as clerk:
             assert isinstance(clerk.recover(), onceq.ReplyWaiting)
-            assert clerk.receive(timeout_s=30).value == b"reply"
+            assert clerk.receive(timeout_s=60).value == b"reply"
         with qm.clerk("ann", RAW, ledger=ledger) as clerk:
             assert isinstance(clerk.recover(), onceq.ReplyWaiting)
-            clerk.done(clerk.receive(timeout_s=30))
+            clerk.done(clerk.receive(timeout_s=60))
         with qm.clerk("ann", RAW, ledger=ledger) as clerk:
             assert isinstance(clerk.recover(), onceq.Done)
             clerk.send("2", b"y")
@@ -66,7 +66,7 @@ def test_work_commits_with_the_send_and_with_what_was_done(
             element = life.claim_one("raw")
             assert element.priority == 7
             life.run(element, b"reply")
-            reply = clerk.receive(timeout_s=30)
+            reply = clerk.receive(timeout_s=60)
             with clerk.transaction() as work:
                 work.connection.execute("insert into notes values ('done 1')")
                 work.done(reply)
@@ -134,7 +134,7 @@ def test_a_refused_send_leaves_no_request(ground: Ground, ledger: Ledger[Any, An
             clerk.recover()
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"))
-            clerk.done(clerk.receive(timeout_s=30))
+            clerk.done(clerk.receive(timeout_s=60))
             with pytest.raises(RidReused):
                 clerk.send("1", b"other")
             clerk.send("2", b"y")
@@ -197,7 +197,7 @@ def test_a_lost_request_that_was_done_is_state_e_too(
             clerk.recover()
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"))
-            clerk.done(clerk.receive(timeout_s=30))
+            clerk.done(clerk.receive(timeout_s=60))
         ground.forget("1")
         with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
             assert isinstance(clerk.recover(), onceq.WentBack)
@@ -207,7 +207,7 @@ def test_a_lost_request_that_was_done_is_state_e_too(
             clerk.recover()
             clerk.send("2", b"y")
             life.run(life.claim_one("raw"))
-            clerk.done(clerk.receive(timeout_s=30))
+            clerk.done(clerk.receive(timeout_s=60))
         assert life.claim("raw") == []
 
 
@@ -220,7 +220,7 @@ def test_a_new_ledger_takes_over_what_the_session_has(ground: Ground) -> None:
             found = kept.recover()
             assert isinstance(found, onceq.ReplyWaiting)
             assert "brought up to it" in found.rests_on
-            kept.done(kept.receive(timeout_s=30))
+            kept.done(kept.receive(timeout_s=60))
         with ground.qm.clerk("ann", RAW, ledger=onceq.QueueLedger()) as kept:
             found = kept.recover()
             assert isinstance(found, onceq.Done)
@@ -233,12 +233,12 @@ def test_an_older_life_writes_nothing(ground: Ground, ledger: Ledger[Any, Any]) 
     old.send("1", b"x")
     with living(ground.conninfo, ground.qm.repository) as life:
         life.run(life.claim_one("raw"))
-    reply = old.receive(timeout_s=30)
+    reply = old.receive(timeout_s=60)
     with ground.qm.clerk("ann", RAW, ledger=ledger) as new:
         assert isinstance(new.recover(), onceq.ReplyWaiting)
         with pytest.raises(Fenced, match=r'client "ann" (has connected again|has it)'):
             old.done(reply)
-        new.done(new.receive(timeout_s=30))
+        new.done(new.receive(timeout_s=60))
         assert isinstance(new.recover(), onceq.Done)
     old.close()
 
@@ -288,7 +288,7 @@ def test_one_request_at_a_time(ground: Ground, ledger: Ledger[Any, Any]) -> None
             clerk.recover(policy="guess")  # type: ignore[arg-type] # a mistake
         assert clerk.cancel_last_request() is onceq.KillAnswer.KILLED
         with pytest.raises(onceq.Cancelled):
-            assert clerk.receive(timeout_s=30).value
+            assert clerk.receive(timeout_s=60).value
         clerk.disconnect()
     with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
         clerk.recover()
@@ -306,13 +306,13 @@ def test_the_async_clerk_keeps_the_same_ledger(ground: Ground, ledger: Ledger[An
             async with clerk.transaction() as work:
                 work.send("1", b"x")
             await asyncio.to_thread(ground.serve_one)
-            reply = await clerk.receive(timeout_s=30)
+            reply = await clerk.receive(timeout_s=60)
             assert (await clerk.rereceive()) == reply
             await clerk.done(reply)
             await asyncio.gather(clerk.send("2", b"y"), asyncio.to_thread(ground.serve_one))
             with pytest.raises(_Stopped):
                 await _stop(clerk)
-            await clerk.done(await clerk.receive(timeout_s=30))
+            await clerk.done(await clerk.receive(timeout_s=60))
             await clerk.send("3", b"z")
             return await clerk.recover()
 
@@ -334,7 +334,7 @@ def test_a_repository_that_lost_the_one_before_is_state_e(ground: Ground) -> Non
         clerk.recover()
         clerk.send("1", b"x")
         ground.serve_one()
-        clerk.done(clerk.receive(timeout_s=30))
+        clerk.done(clerk.receive(timeout_s=60))
         ground.qm.stop("raw", dequeue=False)
         with pytest.raises(QueueStopped):
             clerk.send("2", b"y")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onceq.model import ops
 
 RAW = onceq.Queue("raw", bytes, bytes)
-WAIT_S = 30
+WAIT_S = 60
 LIMIT = 3
 
 
@@ -385,7 +385,7 @@ def test_with_asyncio(life: Life, conninfo: str, repository: str) -> None:
                     await clerk.send("2", b"2")
                 await connection.rollback()
                 with pytest.raises(TooLarge):
-                    await clerk.receive(b"x" * 70_000, timeout_s=30, connection=connection)
+                    await clerk.receive(b"x" * 70_000, timeout_s=60, connection=connection)
                 await connection.rollback()
                 reply = await clerk.receive(b"c", timeout_s=WAIT_S, connection=connection)
                 assert reply.value == b"1"

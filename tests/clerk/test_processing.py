@@ -248,11 +248,11 @@ def test_a_clerk_processes_by_a_policy(
         assert clerk.process(printer.output, policy) == []
         clerk.send("1", b"x")
         life.run(life.claim_one("raw"), b"reply")
-        (done,) = clerk.process(printer.output, policy, timeout_s=30)
+        (done,) = clerk.process(printer.output, policy, timeout_s=60)
         assert (done.reply.value, done.settled) == (b"reply", onceq.Settled.PROCESSED)
         assert clerk.checkpoint == b"1"
         clerk.connect()
-        (again,) = clerk.process(printer.output, policy, timeout_s=30)
+        (again,) = clerk.process(printer.output, policy, timeout_s=60)
         assert again.settled is onceq.Settled.BEFORE
         assert printer.printed == ["1"]
 
@@ -289,10 +289,10 @@ def test_what_nobody_would_await_is_refused(
         clerk.send("1", b"x")
         life.run(life.claim_one("raw"), b"reply")
         with pytest.raises(InvalidValue, match="AsyncClerk"):
-            clerk.process(_awaited, onceq.ReplyPolicy.repeat(), timeout_s=30)
+            clerk.process(_awaited, onceq.ReplyPolicy.repeat(), timeout_s=60)
         assert clerk.outstanding == ["1"]
         with pytest.raises(InvalidValue, match="AsyncClerk"):  # it is seen by what it returns only
-            clerk.process(_returns_a_coroutine, onceq.ReplyPolicy.repeat(), timeout_s=30)
+            clerk.process(_returns_a_coroutine, onceq.ReplyPolicy.repeat(), timeout_s=60)
         assert clerk.unacknowledged == ["1"]
 
 
@@ -320,9 +320,9 @@ def test_an_async_clerk_awaits_handler_and_device(conninfo: str, repository: str
                 await clerk.send("1", b"x")
                 with living(conninfo, repository) as life:
                     life.run(life.claim_one("raw"), b"reply")
-                await clerk.process(printer.output, policy, timeout_s=30)
+                await clerk.process(printer.output, policy, timeout_s=60)
                 await clerk.connect()
-                (found,) = await clerk.process(printer.output, policy, timeout_s=30)
+                (found,) = await clerk.process(printer.output, policy, timeout_s=60)
                 assert found.settled is onceq.Settled.BEFORE
         return printer.printed
 

@@ -35,7 +35,7 @@ def test_the_states_of_a_request_one_after_the_other(
         life.run(life.claim_one("raw"), b"reply")
         with qm.clerk("till", RAW) as clerk:
             assert isinstance(clerk.recover(), ReplyWaiting)
-            clerk.receive(b"ckpt", timeout_s=30)
+            clerk.receive(b"ckpt", timeout_s=60)
         with qm.clerk("till", RAW) as clerk:
             found = clerk.recover()
             assert isinstance(found, Done)
@@ -56,7 +56,7 @@ def test_a_client_that_knows_its_rid_is_told_about_that_one(
         assert isinstance(clerk.recover("1"), Submitted)
         life.run(life.claim_one("raw"))
         assert isinstance(clerk.recover("1"), ReplyWaiting)
-        clerk.receive(timeout_s=30)
+        clerk.receive(timeout_s=60)
         clerk.acknowledge(["1"])
         assert isinstance(clerk.recover("1"), Done)
         assert isinstance(clerk.recover("2"), Submitted)
@@ -106,7 +106,7 @@ def test_the_reply_queue_alone_cannot_tell_a_b_and_d_apart(
         assert isinstance(found, ReplyWaiting)
         assert found.rid == "1"
         assert isinstance(clerk.recover("1", by="history"), ReplyWaiting)
-        clerk.receive(timeout_s=30)
+        clerk.receive(timeout_s=60)
         clerk.acknowledge(["1"])
         found = clerk.recover(by="reply queue")
         assert isinstance(found, onceq.CannotTell)

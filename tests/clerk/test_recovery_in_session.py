@@ -17,7 +17,7 @@ def test_a_reply_handed_out_without_a_checkpoint_is_done(
         with qm.clerk("ann", queue) as clerk:
             clerk.send("1", b"x")
             clerk.cancel_last_request()
-            reply = clerk.receive(timeout_s=10)
+            reply = clerk.receive(timeout_s=60)
             assert isinstance(clerk.recover(), onceq.Done)
             assert clerk.rereceive() == reply
         with qm.clerk("ann", queue) as clerk:

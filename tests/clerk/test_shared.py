@@ -27,7 +27,7 @@ RAW = onceq.Queue("raw", bytes, bytes)
 OTHER = onceq.Queue("other", bytes, bytes)
 THREADS = 12
 EACH = 5
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def _enqueued(conninfo: str, repository: str) -> int:
@@ -159,7 +159,7 @@ def test_an_async_manager_whose_connection_broke_connects_again_by_itself(
             await qm.declare(RAW)
             async with qm._link.borrowed() as link:
                 pid = link.connection.info.backend_pid
-            scalar(conninfo, "select pg_terminate_backend(%s, 10000)", pid)
+            scalar(conninfo, "select pg_terminate_backend(%s, 60000)", pid)
             with pytest.raises(OperatingError):
                 await qm.enqueue(RAW, b"lost with its connection")
             await qm.enqueue(RAW, b"x")
@@ -182,7 +182,7 @@ def test_a_manager_whose_connection_broke_connects_again_by_itself(
 def _end_backend(conninfo: str, qm: onceq.QueueManager) -> None:
     with qm._link.borrowed() as link:
         pid = link.connection.info.backend_pid
-    scalar(conninfo, "select pg_terminate_backend(%s, 10000)", pid)
+    scalar(conninfo, "select pg_terminate_backend(%s, 60000)", pid)
 
 
 def test_a_closed_manager_says_so(conninfo: str, repository: str) -> None:

@@ -61,7 +61,7 @@ def _sending(clerk: onceq.LedgerClerk[bytes, bytes, Any]) -> None:
 
 
 def _processing(clerk: onceq.LedgerClerk[bytes, bytes, Any]) -> None:
-    reply = clerk.receive(timeout_s=30)
+    reply = clerk.receive(timeout_s=60)
     with clerk.transaction() as work:
         work.connection.execute("insert into notes values ('done')")
         work.done(reply)

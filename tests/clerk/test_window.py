@@ -179,7 +179,7 @@ def test_an_older_life_is_fenced_at_every_call(
         assert old.connect().state is ClientState.REQ_SENT
 
 
-RACED = [f"r{n}" for n in range(120)]
+RACED = [f"r{n}" for n in range(320)]
 
 
 class Race:

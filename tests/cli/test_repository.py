@@ -22,7 +22,7 @@ from onceq.engine.schema.health import database_facts
 from onceq.model import admin_ops, ops
 from onceq.version import __version__
 from tests.cli.parts import Cli, run_here
-from tests.parts import plain, scalar
+from tests.parts import plain, scalar, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ def test_a_search_path_keeps_other_options() -> None:
 
 def test_psql_sees_the_repository(cli: Cli) -> None:
     process = cli.start("psql", "--", "-At", "-c", "select count(*) from queues")
-    assert process.communicate(timeout=60)[0].strip() == "0"
+    assert process.communicate(timeout=150)[0].strip() == "0"
     assert process.returncode == 0
 
 
@@ -106,7 +106,7 @@ def test_psql_makes_tables_where_handlers_look_for_them(embedded_url: str) -> No
     embedded = Cli(embedded_url, "onceq")
     assert run_here("init", "--url", embedded_url).code == 0
     made = embedded.start("psql", "--", "-q", "-c", "create table history (x text)")
-    made.communicate(timeout=60)
+    made.communicate(timeout=150)
     with contextlib.closing(locate(embedded_url)) as located:
         found = scalar(located.conninfo, "select 'history'::regclass = 'public.history'::regclass")
     assert (made.returncode, found) == (0, True)
@@ -131,7 +131,7 @@ def test_stop_is_for_embedded_only(cli: Cli, embedded_url: str) -> None:
     in_use = run_here("stop", "--url", embedded_url)
     assert (in_use.code, "in use" in in_use.err) == (4, True)
     assert '"stopped":true' in run_here("stop", "--url", embedded_url, "--json", "--force").out
-    user.communicate(timeout=60)
+    user.communicate(timeout=150)
 
 
 def test_a_command_that_made_a_postgresql_says_so(embedded_url: str) -> None:
@@ -194,6 +194,8 @@ def test_doctor_sees_what_a_dead_server_holds(cli: Cli) -> None:
     (alive,) = dead.perform(admin_ops.ListServers())
     assert (alive.alive, alive.claims, alive.host) == (True, 1, "gone")
     dead.close()
+    gone = f"select count(*) = 0 from {cli.repository}.servers where alive"
+    wait_until(lambda: scalar(cli.url, gone) is True)
     servers = next(one for one in cli.json("doctor").lines if one["check"] == "servers")
     assert (servers["verdict"], "hold 1" in servers["found"]) == ("warn", True)
 

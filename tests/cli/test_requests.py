@@ -37,8 +37,8 @@ def failed(cli: Cli, qm: onceq.QueueManager) -> Iterator[uuid.UUID]:
     ):
         clerk.send("1", b"good")
         sent = clerk.send("2", b"bad")
-        assert clerk.receive(rid="2", timeout_s=30).outcome is onceq.RequestOutcome.FAILED
-        clerk.receive(rid="1", timeout_s=30)
+        assert clerk.receive(rid="2", timeout_s=60).outcome is onceq.RequestOutcome.FAILED
+        clerk.receive(rid="1", timeout_s=60)
         yield sent.eid
 
 

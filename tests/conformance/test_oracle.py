@@ -29,7 +29,7 @@ def place(conninfo: str) -> Iterator[PostgresRepository]:
     made.end()
 
 
-@pytest.mark.timeout(3600 if EXAMPLES > 100 else 120)
+@pytest.mark.timeout(3600 if EXAMPLES > 100 else 300)
 def test_postgresql_and_the_oracle_agree(place: PostgresRepository) -> None:
     machine = type("Machine", (ProcessingMachine,), {"place": place})
     run_state_machine_as_test(

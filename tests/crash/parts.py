@@ -22,6 +22,7 @@ from proof.harness.processes import say_into
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from onceq.history.events import Event
     from proof.harness.fleet import Fleet
@@ -76,10 +77,17 @@ def assert_history(fleet: Fleet, conninfo: str, abort_limit: int | None = 5) -> 
     assert not violations, "\n".join([fleet.settings.files, *violations[:20]])
 
 
-def kill_at_work(fleet: Fleet, kills: int, work_ms: int, chance: random.Random) -> None:
-    """Kills processes, each while it runs a handler that began after the kill before."""
+def kill_at_work(
+    fleet: Fleet, kills: int, work_ms: int, chance: random.Random, more: Callable[[], None]
+) -> None:
+    """Kills processes, each while it runs a handler that began after the kill before.
+
+    more: makes three requests or more. It is called for each kill, so that there is work for it,
+    however late it comes.
+    """
     seen = 0
     for _ in range(kills):
+        more()
         found = fleet.wait_executions(seen + 1)
         time.sleep(chance.uniform(0, 1.2 * work_ms / 1000))  # the moment within the work
         fleet.kill(pid_of(found[-1]))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ECHO = onceq.Queue("echo", str, str)
 REQUESTS = 2
-WAIT_S = 30.0
-LIFE_S = 60.0
+WAIT_S = 60.0
+LIFE_S = 150.0
 WORDS = 2000
 POINTS = [
     *[f"Act.{when} {times}" for times in (1, 2, 3, 4) for when in ("before", "after")],

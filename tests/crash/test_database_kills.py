@@ -63,7 +63,7 @@ def receive(clerk: RecordedClerk[Order, Receipt]) -> str:
             return False
         return True
 
-    wait_until(received, 60)
+    wait_until(received, 150)
     return found[0]
 
 

@@ -155,7 +155,7 @@ def _hears(running: subprocess.Popen[str], wanted: set[str]) -> dict[str, float]
     return said
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_vanished_machine_is_taken_over_and_its_client_does_not_wait_for_ever(
     cable: Cable, database: str, machine: subprocess.Popen[str]
 ) -> None:

@@ -20,8 +20,10 @@ from tests.parts import Background
 if TYPE_CHECKING:
     from uuid import UUID
 
-REQUESTS = 60
 KILLS = 5
+EACH = 3
+"""So many requests are made for each kill of a server, which nobody kills, beside the first."""
+REQUESTS = 60
 WORK_MS = 20
 SEED = int(os.environ.get("SEED", "1"))
 
@@ -29,19 +31,23 @@ SEED = int(os.environ.get("SEED", "1"))
 def kill_requests(
     settings: Settings, eids: dict[str, UUID], chance: random.Random, stop: threading.Event
 ) -> Counter[str]:
-    """Kills requests at random, some of them twice, until the servers have done all."""
+    """Kills requests at random, some of them twice, until the servers have done all.
+
+    The first one, which is held, is killed first; whoever runs it learns it and goes on.
+    """
     answers: Counter[str] = Counter()
     path = Path(settings.files) / "killer.events"
     with (
         Recorder(path, "killer") as recorder,
         onceq.open(settings.url, repository=settings.repository) as qm,
     ):
-        for rid in chance.choices(sorted(eids), k=REQUESTS // 2):
+        for rid in ["held", *chance.choices(sorted(eids), k=REQUESTS // 2)]:
             eid = str(eids[rid])
             recorder.record(KillBegun(rid=rid, eid=eid))
-            answer = qm.kill(eids[rid], timeout_s=30).value
+            answer = qm.kill(eids[rid], timeout_s=60).value
             recorder.record(KillAnswered(rid=rid, eid=eid, answer=answer))
             answers[answer] += 1
+            (Path(settings.files) / "release").touch()
             if stop.wait(chance.uniform(0, 3 * WORK_MS / 1000)):
                 break
     return answers
@@ -55,17 +61,24 @@ def test_every_kill_tells_the_truth(
     queue = order_queue({})
     qm.declare(queue)
     stop = threading.Event()
+    orders = [(f"r{n}", Order(ms=WORK_MS)) for n in range(1, REQUESTS)]
+    first, later = [("held", Order("hold")), *orders[: -EACH * KILLS]], orders[-EACH * KILLS :]
     with (
         recorded(qm, "till", queue, Path(settings.files), window=REQUESTS) as clerk,
         Fleet(settings, size=2) as fleet,
     ):
-        requests = [(f"r{n}", Order(ms=WORK_MS)) for n in range(REQUESTS)]
-        clerk.send_many(requests, expects=None)
-        eids = {rid: qm.lookup(rid)[0].eid for rid, _ in requests}
+
+        def send() -> None:
+            clerk.send_many([later.pop(0) for _ in range(EACH)])
+
+        clerk.send_many(first[:1], expects=None)
+        fleet.wait_executions(1, "held")
+        clerk.send_many(first[1:], expects=None)
+        eids = {rid: qm.lookup(rid)[0].eid for rid, _ in first}
         own = random.Random(chance.random())
-        fleet.wait_executions(1)
         killing = Background(lambda: kill_requests(settings, eids, own, stop))
-        kill_at_work(fleet, KILLS, WORK_MS, chance)
+        fleet.wait((Path(settings.files) / "release").exists)
+        kill_at_work(fleet, KILLS, WORK_MS, chance, send)
         fleet.wait(lambda: qm.show("orders").depth == 0)
         stop.set()
         answers = killing.result()

@@ -36,7 +36,7 @@ def cannot(reason: str | None) -> None:
         pytest.skip(reason)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_ten_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     report(f"SEED={SEED}")
     outcome = PART.run(Order(size=Size.SMALL, seed=SEED, place=tmp_path, say=lambda *_: None))

@@ -29,7 +29,7 @@ def echo(text: str, _context: onceq.Context) -> str:
     return text
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_clients_killed_at_each_point_keep_what_their_policy_promises(
     conninfo: str, repository: str, tmp_path: Path
 ) -> None:

@@ -22,8 +22,10 @@ from proof.harness.orders import recorded
 from tests.crash.parts import assert_history, kill_at_work, report
 from tests.parts import rows, scalar
 
-REQUESTS = 60
 KILLS = 11
+EACH = 5
+"""So many requests are made at first, and so many more for each kill."""
+REQUESTS = EACH * (1 + KILLS)
 WORK_MS = 30
 SEED = int(os.environ.get("SEED", "1"))
 
@@ -36,12 +38,19 @@ def test_60_requests_and_11_kills(
     queue = order_queue({})
     qm.declare(queue)
     began = time.monotonic()
+    left = [(f"r{n}", Order(ms=WORK_MS)) for n in range(REQUESTS)]
     with (
         recorded(qm, "till", queue, files, window=REQUESTS) as clerk,
         Fleet(settings, size=2) as fleet,
     ):
-        clerk.send_many([(f"r{n}", Order(ms=WORK_MS)) for n in range(REQUESTS)])
-        kill_at_work(fleet, KILLS, WORK_MS, random.Random(SEED))
+
+        def send() -> None:
+            clerk.send_many([left.pop(0) for _ in range(EACH)])
+
+        send()
+        kill_at_work(fleet, KILLS, WORK_MS, random.Random(SEED), send)
+        assert not left
+        fleet.wait(lambda: fleet.deaths >= KILLS)
         fleet.wait(lambda: qm.show("orders").depth == 0)
         replies = [clerk.receive() for _ in range(REQUESTS)]
         clerk.satisfied()

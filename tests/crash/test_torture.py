@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEED = int(os.environ.get("SEED", "1"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_torture_finds_nothing_wrong_but_what_was_broken_on_purpose(tmp_path: Path) -> None:
     reached = small(PART, tmp_path, seed=SEED)
     assert reached[goals.KILLS] >= 60

@@ -107,7 +107,7 @@ if not here.exists():
     here.touch()
     print("onceq: the last word\\n\\tat nowhere")
     sys.exit(3)
-time.sleep(60)
+time.sleep(600)
 """
 
 

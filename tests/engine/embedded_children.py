@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 OPEN = """
 import sys
 from onceq.engine.embedded import open_embedded
-server = open_embedded(sys.argv[1], timeout_s=30)
+server = open_embedded(sys.argv[1], timeout_s=60)
 print(server.postmaster_pid(), flush=True)
 sys.stdin.readline()
 server.close()
@@ -43,7 +43,7 @@ class Child:
     def pid(self) -> int:
         return self.process.pid
 
-    def line(self, timeout_s: float = 40.0) -> str:
+    def line(self, timeout_s: float = 120.0) -> str:
         """The next line that it writes; it must come in time."""
         ready, _, _ = select.select([self._stdout], [], [], timeout_s)
         assert ready, "the child said nothing"
@@ -55,7 +55,7 @@ class Child:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class Child:
         self._stdout.close()
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"

@@ -333,12 +333,12 @@ def test_what_a_queue_or_a_client_still_asks_for_is_not_trimmed(
         assert trim(driver, epoch) == 0
         assert trimmed(driver) == [False]
         for rid in ("1", "2", "3"):
-            clerk.receive(rid=rid, timeout_s=30)
+            clerk.receive(rid=rid, timeout_s=60)
         clerk.acknowledge(clerk.unacknowledged)
         assert trim(driver, epoch) == 1  # "3" was sent and received last, "2" is held
         assert not due(driver, datetime.now(UTC))  # so that no file is read for these two
         assert clerk.send("1", "word").state == "new"
-        clerk.receive(rid="1", timeout_s=30)
+        clerk.receive(rid="1", timeout_s=60)
         assert [one.rid for one in qm.find(registrant="till")] == ["1", "3", "2"]
     assert qm.redrive(qm.lookup("2", state="held")[0].eid) is not None
 

@@ -137,7 +137,7 @@ def test_a_body_is_kept_to_the_byte_or_refused(
         assert element is not None
         assert (element.body, element.properties) == (body, {key: value})
         clerk.cancel_last_request()
-        clerk.receive(b"", timeout_s=10)
+        clerk.receive(b"", timeout_s=60)
         clerk.acknowledge([rid])
 
 
@@ -160,8 +160,8 @@ def test_what_is_too_large(fuzz_qm: onceq.QueueManager) -> None:
         small = onceq.Queue("raw", bytes, bytes)
         assert fuzz_qm.show("raw").depth == 0
         with pytest.raises(TooLarge, match="checkpoint"):
-            clerk.receive(bytes(2**24), timeout_s=10)
-        assert clerk.receive(b"fits", timeout_s=10).rid == "1"
+            clerk.receive(bytes(2**24), timeout_s=60)
+        assert clerk.receive(b"fits", timeout_s=60).rid == "1"
         assert small.settings.tag_bytes_max == names.TAG_BYTES_MAX
 
 

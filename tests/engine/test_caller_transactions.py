@@ -39,7 +39,7 @@ def test_a_request_that_gets_no_reply_is_not_committed(
         assert qm.dequeue("raw", connection=connection) is not None
         with pytest.raises(psycopg.Error, match="owes a reply"):
             connection.commit()
-        again = qm.dequeue("raw", timeout_s=10, connection=connection)
+        again = qm.dequeue("raw", timeout_s=60, connection=connection)
         assert again is not None
         assert again.aborts == 1
         connection.rollback()
@@ -72,7 +72,7 @@ def test_a_kill_makes_the_commit_of_a_dequeue_fail(
         connection.commit()
         assert qm.dequeue("raw", connection=connection) is not None
         connection.execute(f"insert into {repository}.effects values (1)".encode())
-        assert qm.kill(eid, timeout_s=1) is KillAnswer.KILLED
+        assert qm.kill(eid, timeout_s=60) is KillAnswer.KILLED
         with pytest.raises(psycopg.Error, match="no longer claimed") as refused:
             connection.commit()
         assert refused.value.sqlstate == "OQ002"  # ClaimLost
@@ -112,7 +112,7 @@ def test_a_dequeue_whose_queue_manager_died_does_not_commit(
             life.driver.perform(
                 ops.Judge(process=dead._taker.held.process, verdict=ops.Verdict.ENDED)
             )
-            other = qm.dequeue("raw", timeout_s=10)
+            other = qm.dequeue("raw", timeout_s=60)
         assert other is not None
         with pytest.raises(psycopg.Error, match="no longer claimed"):
             connection.commit()
@@ -159,7 +159,7 @@ def test_a_queue_manager_that_connects_again_is_a_new_incarnation(
         connection.commit()
         scalar(
             conninfo,
-            "select count(pg_terminate_backend(backend_pid))"
+            "select count(pg_terminate_backend(backend_pid, 60000))"
             f" from {repository}.servers where alive",
         )
         with pytest.raises(OperatingError):
@@ -167,7 +167,7 @@ def test_a_queue_manager_that_connects_again_is_a_new_incarnation(
         element = qm.dequeue("raw", connection=connection)
         assert element is not None
         alive = f"select claims from {repository}.servers where alive"
-        assert scalar(conninfo, alive) == 1
+        wait_until(lambda: rows(conninfo, alive) == [(1,)])
         connection.commit()
     assert qm.show("raw").depth == 0
 
@@ -183,7 +183,7 @@ def test_a_dequeue_refuses_a_transaction_with_a_snapshot_of_its_own(
         with pytest.raises(IllegalState, match="READ COMMITTED"):
             qm.dequeue("raw", connection=connection)
         connection.rollback()
-    found = qm.dequeue("raw", timeout_s=10)
+    found = qm.dequeue("raw", timeout_s=60)
     if found is None:
         assert aborts(conninfo, repository) == [(0, None)]
     assert qm.show("raw").claimed == 0
@@ -198,11 +198,12 @@ def test_closing_a_manager_ends_the_waits_of_tasks(
     async def wait_and_close() -> None:
         own = await onceq.open_async(conninfo, repository=repository)
         async with await psycopg.AsyncConnection.connect(conninfo) as connection:
-            waiting = asyncio.ensure_future(own.dequeue("raw", timeout_s=60, connection=connection))
+            dequeue = own.dequeue("raw", timeout_s=600, connection=connection)
+            waiting = asyncio.ensure_future(dequeue)
             await asyncio.sleep(0.1)
             await own.close()
             with pytest.raises(CannotConnect, match="is closed"):
-                await asyncio.wait_for(waiting, 10)
+                await asyncio.wait_for(waiting, 60)
         async with own, await psycopg.AsyncConnection.connect(conninfo) as connection:
             assert not own._taker.closed.is_set()
             assert await own.dequeue("raw", timeout_s=0.1, connection=connection) is None
@@ -232,7 +233,7 @@ def test_a_failed_transaction_takes_nothing(qm: onceq.QueueManager, conninfo: st
         with pytest.raises(onceq.OnceqError):
             qm.dequeue("raw", connection=connection)
         connection.rollback()
-        again = qm.dequeue("raw", timeout_s=10, connection=connection)
+        again = qm.dequeue("raw", timeout_s=60, connection=connection)
         assert again is not None
         connection.commit()
     assert qm.show("raw").depth == 0

@@ -50,7 +50,7 @@ def test_a_client_is_seen_with_what_it_has(
     with serving(conninfo, repository, RAW.handled_by(lambda request, _: request)):
         wait_until(lambda: only(qm).replies == 1)
     assert only(qm).sent_at == sent.sent_at
-    clerk.receive(b"printed", timeout_s=10)
+    clerk.receive(b"printed", timeout_s=60)
     received = only(qm)
     assert received.received_at is not None
     assert received.seen_at == received.received_at > sent.seen_at
@@ -62,7 +62,7 @@ def test_a_client_that_waits_is_seen_waiting(
     qm: onceq.QueueManager, clerk: onceq.Clerk[bytes, bytes], conninfo: str, repository: str
 ) -> None:
     clerk.send("1", b"x")
-    waiting = Background(lambda: clerk.receive(timeout_s=30))
+    waiting = Background(lambda: clerk.receive(timeout_s=60))
     wait_until(lambda: only(qm).waits)
     with serving(conninfo, repository, RAW.handled_by(lambda request, _: request)):
         waiting.result()
@@ -86,13 +86,13 @@ def test_who_is_forgotten_is_fenced_and_its_rids_stay_known(
         (gone,) = qm.forget("till", forced=True)
         assert (gone.s_rid, gone.cancelled, gone.replies) == ("1", 0, 1)
         with pytest.raises(Fenced):
-            clerk.receive(timeout_s=10)
+            clerk.receive(timeout_s=60)
         with qm.clerk("till", RAW) as again:
             again.connect()
             assert again.last_sent == "1"
             again.send("1", b"x")
             with pytest.raises(ReplyGone):
-                again.receive(timeout_s=10)
+                again.receive(timeout_s=60)
     assert runs == [b"x"]
 
 
@@ -104,14 +104,14 @@ def test_what_runs_when_its_client_is_forgotten_never_takes_effect(
     def handle(request: bytes, context: onceq.Context) -> bytes:
         context.connection.execute(f"insert into {repository}.effect values (1)".encode())
         begun.set()
-        assert forgotten.wait(30)
+        assert forgotten.wait(60)
         return request
 
     with plain(conninfo) as connection:
         connection.execute(f"create table {repository}.effect (n integer)".encode())
     with serving(conninfo, repository, RAW.handled_by(handle)):
         clerk.send("1", b"x")
-        assert begun.wait(30)
+        assert begun.wait(60)
         (gone,) = qm.forget("till", forced=True)
         forgotten.set()
         assert gone.cancelled == 1

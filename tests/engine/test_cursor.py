@@ -91,7 +91,7 @@ def hold(ground: Field, examples: int) -> None:
     nothing_is_hidden()
 
 
-@pytest.mark.timeout(3600 if EXAMPLES > 100 else 120)
+@pytest.mark.timeout(3600 if EXAMPLES > 100 else 300)
 def test_no_mark_hides_an_element(conninfo: str) -> None:
     with field(conninfo) as ground:
         hold(ground, EXAMPLES)

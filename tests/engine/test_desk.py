@@ -47,7 +47,7 @@ def test_a_group_is_one_transaction_with_an_answer_for_each(
             assert xids(conninfo, declared) == [CROWD]
             assert [one.state for one in sent] == ["new"] * CROWD
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
-                replies: list[Any] = await each([one.receive(timeout_s=30) for one in crowd])
+                replies: list[Any] = await each([one.receive(timeout_s=60) for one in crowd])
             assert [one.value for one in replies] == [b"%d!" % n for n in range(CROWD)]
             eids = {one.eid for one in sent}
             table = f"{declared.repository}.history"
@@ -68,7 +68,7 @@ def test_who_does_not_fit_falls_out_alone(conninfo: str, declared: onceq.QueueMa
         async with crowded(declared) as crowd:
             await each([one.send("1", b"x") for one in crowd])
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
-                await each([one.receive(timeout_s=30) for one in crowd])
+                await each([one.receive(timeout_s=60) for one in crowd])
             await crowd[3].acknowledge(["1"])
             with declared.clerk("c00", RAW):
                 found: list[Any] = await each(
@@ -103,9 +103,9 @@ def test_a_fenced_life_gets_no_reply(declared: onceq.QueueManager) -> None:
         async with crowded(declared) as crowd:
             await each([one.send("1", b"x") for one in crowd])
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
-                await each([one.receive(timeout_s=30) for one in crowd[1:]])
+                await each([one.receive(timeout_s=60) for one in crowd[1:]])
             with declared.clerk("c00", RAW):
-                found = await each([crowd[0].receive(timeout_s=30), crowd[1].rereceive()])
+                found = await each([crowd[0].receive(timeout_s=60), crowd[1].rereceive()])
             assert kinds(found) == ["Fenced", "in"]
 
     asyncio.run(run())
@@ -173,7 +173,7 @@ def test_what_a_request_says_goes_along(declared: onceq.QueueManager) -> None:
         async with crowded(declared) as crowd:
             await each([one.send("1", b"x", end_user=user, priority=5) for one in crowd[:2]])
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
-                replies: list[Any] = await each([one.receive(timeout_s=30) for one in crowd[:2]])
+                replies: list[Any] = await each([one.receive(timeout_s=60) for one in crowd[:2]])
             assert [one.end_user for one in replies] == [user] * 2
 
     asyncio.run(run())

@@ -19,6 +19,7 @@ from onceq.engine.sessions import session
 from onceq.engine.sessions.silence import Patience
 from onceq.errors import CannotConnect, IllegalState
 from tests.engine.desks import CROWD, RAW, crowded, declared, each, failed_groups, kinds
+from tests.given_time import GivenTime
 from tests.parts import plain, rows
 
 if TYPE_CHECKING:
@@ -69,14 +70,13 @@ def test_who_finds_no_room_gives_up_in_time(
                 holder.execute(f"lock table {declared.repository}.element".encode())
                 late = asyncio.create_task(crowd[0].send("1", b"x"))
                 await asyncio.sleep(0.1)
-                began = time.monotonic()
-                with pytest.raises(CannotConnect):
+                with GivenTime() as given, pytest.raises(CannotConnect):
                     await crowd[1].connect(timeout_s=0.3)
-                assert time.monotonic() - began < 5
+                assert given.seconds < 5
                 assert not late.done()
                 holder.execute("rollback")
             assert (await late).state == "new"
-            await crowd[1].connect(timeout_s=10)
+            await crowd[1].connect(timeout_s=60)
 
     asyncio.run(run())
 
@@ -115,7 +115,7 @@ def test_a_connection_that_was_lost_while_idle_costs_nobody_anything(
 ) -> None:
     async def run() -> None:
         async with crowded(declared, connections=2) as crowd:
-            rows(conninfo, OTHERS)
+            assert all(is_gone for (is_gone,) in rows(conninfo, OTHERS))
             await asyncio.sleep(0.2)
             found = await each([one.send("1", b"x") for one in crowd])
             assert kinds(found) == ["in"] * CROWD
@@ -124,7 +124,7 @@ def test_a_connection_that_was_lost_while_idle_costs_nobody_anything(
 
 
 OTHERS = (
-    "select pg_terminate_backend(pid) from pg_stat_activity"
+    "select pg_terminate_backend(pid, 60000) from pg_stat_activity"
     " where datname = current_database() and pid <> pg_backend_pid() and query ~ 'keep_desk|_each'"
 )
 
@@ -204,16 +204,15 @@ def test_ctrl_c_while_a_desk_opens_ends_it(
     with monkeypatch.context() as patched:
 
         async def hangs(_: AsyncDesk, __: float | None = None) -> None:
-            await asyncio.sleep(60)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            await asyncio.sleep(200)
 
         patched.setattr(AsyncDesk, "connect", hangs)
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             clerks.connect()
         clerks.close()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
     with clerks, clerks.clerk("one", RAW) as clerk:
         assert clerk.send("1", b"x").state == "new"
 

@@ -10,6 +10,8 @@ import pytest
 
 import onceq
 from onceq.engine.desk import sleeper
+from onceq.engine.wake.bell import LISTEN_FROM_S
+from onceq.engine.wake.waiting import RUNG_PACES, Pace
 from onceq.errors import (
     CannotConnect,
     DeadlineExceeded,
@@ -21,6 +23,7 @@ from onceq.model.client_state import ClientState
 from tests.engine.desks import (
     CROWD,
     HOLD,
+    LIMIT_S,
     RAW,
     crowded,
     declared,
@@ -90,11 +93,15 @@ def test_no_session_notes_that_a_clerk_sleeps(conninfo: str, declared: onceq.Que
 def test_a_reply_is_told_by_a_ring(
     declared: onceq.QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It looks once, and never again by itself."""
     waits: list[asyncio.Future[bool]] = []
+    has_looked = asyncio.Event()
     rung_in: list[int] = []
     wait, ring = sleeper.AsyncSleeper.wait, sleeper.AsyncSleeper.__call__
 
     def noted(self: Any, op: ops.Wait) -> Any:
+        if waits:
+            has_looked.set()
         waits.append(cast("asyncio.Future[bool]", wait(self, op)))
         return waits[-1]
 
@@ -103,6 +110,7 @@ def test_a_reply_is_told_by_a_ring(
         ring(self)
         assert waits[-1].done()
 
+    monkeypatch.setitem(RUNG_PACES, "reply", Pace(LISTEN_FROM_S, 1e6, 2 * LIMIT_S))
     monkeypatch.setattr(sleeper.AsyncSleeper, "wait", noted)
     monkeypatch.setattr(sleeper.AsyncSleeper, "__call__", ring_noted)
 
@@ -110,9 +118,9 @@ def test_a_reply_is_told_by_a_ring(
         async with crowded(declared) as crowd:
             one = crowd[0]
             await one.send("1", b"x")
-            waiting = asyncio.create_task(one.receive(timeout_s=30))
-            await asyncio.sleep(0.1)
-            assert waits[0].done(), "it has looked at least once, in vain"
+            waiting = asyncio.create_task(one.receive(timeout_s=60))
+            await has_looked.wait()
+            assert waits[0].done()
             with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
                 assert (await waiting).value == b"x!"
             assert rung_in, "it was rung"
@@ -158,14 +166,15 @@ def test_a_cancel_that_waits_in_vain_holds_no_connection(
             with plain(conninfo) as holder:
                 holder.execute("begin")
                 holder.execute(f"select from {declared.repository}.element for update".encode())
-                late = asyncio.create_task(crowd[0].cancel_last_request(timeout_s=0.4))
+                with pytest.raises(DeadlineExceeded):
+                    await crowd[0].cancel_last_request(timeout_s=0.4)
+                late = asyncio.create_task(crowd[0].cancel_last_request(timeout_s=LIMIT_S))
                 assert kinds(await each([one.send("1", b"x") for one in crowd[1:]])) == (
                     ["in"] * (CROWD - 1)
                 )
                 assert not late.done()
-                with pytest.raises(DeadlineExceeded):
-                    await late
-            assert await crowd[0].cancel_last_request() is onceq.KillAnswer.KILLED
+                holder.execute("rollback")
+            assert await late is onceq.KillAnswer.KILLED
 
     asyncio.run(run())
 

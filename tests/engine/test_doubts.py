@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
-WAIT_S = 30
+WAIT_S = 60
 
 sides = pytest.mark.parametrize("side", ["before", "after"])
 

@@ -20,7 +20,7 @@ from onceq.engine.embedded import open_embedded
 from onceq.errors import EmbeddedStartFailed
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    open_embedded(sys.argv[1], timeout_s=20)
+    open_embedded(sys.argv[1], timeout_s=60)
 except EmbeddedStartFailed as error:
     print("refused:", repr(str(error)), flush=True)
 """

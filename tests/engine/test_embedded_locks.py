@@ -106,7 +106,7 @@ def test_waiting_for_a_lock_ends_and_names_the_holder(path: Path) -> None:
             exclusively(path, Deadline(0.05)),
         ):
             pass
-    with exclusively(path, Deadline(5)) as lock:
+    with exclusively(path, Deadline(60)) as lock:
         assert is_locked(lock.path)
 
 

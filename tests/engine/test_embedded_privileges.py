@@ -98,7 +98,7 @@ def test_an_ordinary_user_needs_none_of_this(tmp_path: Path) -> None:
         env={**launch_environment(), "HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert said.stdout.split() == [str(uid), "42"], said.stderr
@@ -120,7 +120,7 @@ def test_without_the_capability_to_pass_roots_directories_the_error_names_it() -
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=True,
     )
     assert ("DAC_OVERRIDE cannot be kept" in said.stdout) is ROOT, said

@@ -170,7 +170,7 @@ def test_2_a_kill_leaves_a_cancelled_reply(
                 recovered.receive(timeout_s=0.3)
             assert qm.lookup("1") == []
         else:
-            reply = recovered.receive(timeout_s=10)
+            reply = recovered.receive(timeout_s=60)
             with pytest.raises(Cancelled):
                 _ = reply.value
             assert qm.kill(eid) is KillAnswer.KILLED
@@ -201,21 +201,21 @@ def test_3_a_lost_answer_to_disconnect_does_not_run_a_rid_twice(
 
     with serving(conninfo, repository, RAW.handled_by(handle)):
         with qm.clerk("till", RAW) as clerk:
-            clerk.transceive("1", b"pay", timeout_s=30)
+            clerk.transceive("1", b"pay", timeout_s=60)
             clerk.disconnect()  # and its answer is lost: the client begins again with rid 1
         with qm.clerk("till", RAW) as clerk:
             assert clerk.was_disconnected is not broken
             assert clerk.last_sent == (None if broken else "1")
             if broken:
-                clerk.transceive("1", b"pay", timeout_s=30)
+                clerk.transceive("1", b"pay", timeout_s=60)
                 assert executions == ["1", "1"]
                 return
             assert clerk.send("1", b"pay").state == "done"
             with pytest.raises(ReplyGone):
-                clerk.receive(timeout_s=10)
+                clerk.receive(timeout_s=60)
             with pytest.raises(RidReused):
                 clerk.send("1", b"pay more")
-            assert clerk.transceive("2", b"on", timeout_s=30).value == b"on"
+            assert clerk.transceive("2", b"on", timeout_s=60).value == b"on"
     assert executions == ["1", "2"]
 
 
@@ -227,7 +227,7 @@ def test_the_last_receive_is_read_by_a_later_statement_than_the_lock(
     qm.declare(RAW)
     serve = serving(conninfo, repository, RAW.handled_by(lambda request, _: request))
     with serve, qm.clerk("till", RAW) as clerk:
-        clerk.transceive("1", b"x", checkpoint=b"one", timeout_s=30)
+        clerk.transceive("1", b"x", checkpoint=b"one", timeout_s=60)
         clerk.send("2", b"x")
         wait_until(lambda: bool(qm.lookup("2", state="replied")))
     if broken:

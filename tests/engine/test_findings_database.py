@@ -152,7 +152,7 @@ def test_what_brings_the_database_down_each_time_fails_at_its_limit(
     ):
         wait_until(lambda: one.statistics().lives == two.statistics().lives == 2)
         eids = own.enqueue_many(POISON, [b"1", b"2", b"poison", b"3", b"4"])
-        wait_until(lambda: finished_are(cluster, 5), 90)
+        wait_until(lambda: finished_are(cluster, 5), 200)
     ended = rows(cluster.conninfo, "select eid, outcome::text, aborts from r.history")
     ends = {eid: (outcome, aborts) for eid, outcome, aborts in ended}
     poison = ends.pop(eids[2])
@@ -395,6 +395,6 @@ def test_a_warning_of_a_handler_is_no_doubt(
         serving(conninfo, repository, RAW.handled_by(handle)) as server,
         qm.clerk("till", RAW) as clerk,
     ):
-        assert clerk.transceive("1", b"x", timeout_s=30).value == b"x"
-        assert clerk.transceive("2", b"y", timeout_s=30).value == b"y"
+        assert clerk.transceive("1", b"x", timeout_s=60).value == b"x"
+        assert clerk.transceive("2", b"y", timeout_s=60).value == b"y"
         assert server.statistics().lives == 1

@@ -245,8 +245,8 @@ def test_8_a_kill_wins_at_once_against_a_running_handler(
     with living(conninfo, repository) as life:
         element = life.claim_one("raw")
         life.begin(element)
-        assert qm.kill(eid, timeout_s=1) is KillAnswer.KILLED
-        assert qm.kill(eid, timeout_s=1) is KillAnswer.KILLED
+        assert qm.kill(eid, timeout_s=60) is KillAnswer.KILLED
+        assert qm.kill(eid, timeout_s=60) is KillAnswer.KILLED
         with pytest.raises(ClaimLost):
             life.finish(element)
         life.rollback()
@@ -339,7 +339,7 @@ def test_a_handler_that_ends_its_transaction_is_rejected(
         return request
 
     with serving(conninfo, repository, queue.handled_by(handle)), qm.clerk("till", queue) as clerk:
-        reply = clerk.transceive("1", b"x", timeout_s=30)
+        reply = clerk.transceive("1", b"x", timeout_s=60)
         with pytest.raises(RequestFailed) as failed:
             _ = reply.value
     assert failed.value.code == HandlerMisuse.__name__
@@ -364,7 +364,7 @@ def test_a_commit_inside_a_block_of_psycopg_is_found_out(
         return request
 
     with serving(conninfo, repository, queue.handled_by(handle)), qm.clerk("till", queue) as clerk:
-        reply = clerk.transceive("1", b"x", timeout_s=30)
+        reply = clerk.transceive("1", b"x", timeout_s=60)
         with pytest.raises(RequestFailed) as failed:
             _ = reply.value
     assert failed.value.code == HandlerMisuse.__name__

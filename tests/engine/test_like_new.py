@@ -183,7 +183,7 @@ def test_a_handler_that_passes_on_asks_beside_its_server(
         return body
 
     with serving(conninfo, repository, RAW.handled_by(handle)), qm.clerk("till", RAW) as clerk:
-        replies = [clerk.transceive(str(n), b"%d" % n, timeout_s=30) for n in range(5)]
+        replies = [clerk.transceive(str(n), b"%d" % n, timeout_s=60) for n in range(5)]
     assert [reply.outcome for reply in replies] == [onceq.RequestOutcome.DONE] * 5
     assert [reply.attempts for reply in replies] == [1] * 5
     assert qm.show("later").depth == 5

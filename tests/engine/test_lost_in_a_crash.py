@@ -33,7 +33,7 @@ def lost(cluster: EmbeddedServer) -> Iterator[psycopg.Connection[tuple[object, .
         kill_a_backend(cluster)
         closed = select.poll()
         closed.register(made.fileno(), select.POLLHUP)
-        assert closed.poll(30_000), "the server's end is not closed"
+        assert closed.poll(60_000), "the server's end is not closed"
         yield made
 
 

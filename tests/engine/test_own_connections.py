@@ -87,7 +87,7 @@ def test_a_dequeue_a_reply_and_the_users_writes_are_one(
             caller.reply(element, b"signed for")
             assert clerk.outstanding == ["1"]
             end()
-        assert clerk.receive(timeout_s=10).value == b"signed for"
+        assert clerk.receive(timeout_s=60).value == b"signed for"
     assert effects(conninfo, qm.repository) == [1]
     assert qm.show("raw").depth == 0
 
@@ -171,7 +171,7 @@ def test_a_connection_that_breaks_loses_the_whole_transaction(
         caller.enqueue(b"x")
         query = f"select pid from pg_stat_activity where query like '%{qm.repository}.enqueue%'"
         ((pid,),) = rows(conninfo, f"{query} and state = 'idle in transaction'")
-        scalar(conninfo, "select pg_terminate_backend(%s, 10000)", pid)
+        scalar(conninfo, "select pg_terminate_backend(%s, 60000)", pid)
         for _ in range(2):  # first the loss is noticed, then it is known
             with pytest.raises(ConnectionLost, match="nothing happened"):
                 caller.enqueue(b"y")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RAW = onceq.Queue("raw", bytes, bytes)
-WAIT_S = 30
+WAIT_S = 60
 
 
 def echo(request: bytes, _: onceq.Context) -> bytes:

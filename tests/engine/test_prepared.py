@@ -241,4 +241,4 @@ def test_a_session_that_is_ended_in_its_finish_says_why(
         wait_until(lambda: holder.execute(waits, (pid,)).fetchone() == (True,))
         holder.execute("select pg_terminate_backend(%s)", (pid,))
         with pytest.raises(psycopg.errors.AdminShutdown, match="administrator command"):
-            asked.result(30)
+            asked.result(60)

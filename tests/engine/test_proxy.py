@@ -60,6 +60,7 @@ def test_a_single_statement_is_lost_too_and_the_clerk_learns_the_truth(
         proxy.plan(Cut(side=side, pattern=SEND))
         with pytest.raises(errors.InDoubt):
             clerk.send("1", "an order")
+        assert proxy.wait_made(1, LIMIT_S)
         assert [made.cut.side for made in proxy.made] == [side]
         clerk.connect()
         assert clerk.last_sent == ("1" if side is Side.AFTER else None)
@@ -77,6 +78,7 @@ def test_a_connection_that_falls_silent_closes_nothing_until_its_time_is_over(
         proxy.plan(Cut(side=side, pattern=SEND, silent_s=LIMIT_S))
         with pytest.raises(errors.InDoubt):
             clerk.send("1", "an order", timeout_s=0.2)
+        assert proxy.wait_made(1, LIMIT_S)
         (made,) = proxy.made
         is_there = "select count(*) from pg_stat_activity where pid = %s"
         with plain(conninfo) as connection:
@@ -92,13 +94,13 @@ def test_one_connection_falls_silent_wherever_it_stands_and_ends(proxy: Proxy) -
         psycopg.connect(proxy.conninfo, autocommit=True) as silent,
         psycopg.connect(proxy.conninfo, autocommit=True) as other,
     ):
+        began = time.monotonic()
         assert proxy.silence_one(0, 0.3)
         assert [made.backend for made in proxy.made] == [silent.info.backend_pid]
         assert other.execute("select 1").fetchone() == (1,)
-        began = time.monotonic()
         with pytest.raises(psycopg.OperationalError):
             silent.execute("select 1")
-        assert time.monotonic() - began > 0.1
+        assert time.monotonic() - began >= 0.3
 
 
 def test_what_was_planned_can_be_forgotten_and_all_can_be_cut(proxy: Proxy) -> None:

@@ -143,7 +143,7 @@ def test_a_stopped_queue_never_refuses_a_reply(
         clerk.send("1", b"x")
         qm.stop("raw", dequeue=False)
         with serving(conninfo, repository, RAW.handled_by(lambda body, _: body)):
-            assert clerk.receive(timeout_s=30).value == b"x"
+            assert clerk.receive(timeout_s=60).value == b"x"
 
 
 # --- Q2, Q3 -------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_dequeue_waits_for_an_element_up_to_its_deadline(
     qm.declare(RAW)
     assert qm.dequeue("raw", timeout_s=0.05) is None
     with onceq.open(conninfo, repository=repository) as other:
-        waiting = Background(lambda: other.dequeue("raw", timeout_s=30))
+        waiting = Background(lambda: other.dequeue("raw", timeout_s=60))
         qm.enqueue(RAW, b"x")
         found = waiting.result()
     assert found is not None
@@ -274,7 +274,7 @@ def test_an_expired_request_gets_one_expired_reply_also_without_a_server(
         if served:
             with serving(conninfo, repository, RAW.handled_by(lambda body, _: body)):
                 wait_until(lambda: qm.show("raw").depth == 0)
-        reply = clerk.receive(timeout_s=10)
+        reply = clerk.receive(timeout_s=60)
         with pytest.raises(onceq.Expired):
             _ = reply.value
         assert clerk.rereceive() == reply
@@ -304,8 +304,8 @@ def test_a_volatile_queue_works_like_others(
         serving(conninfo, repository, volatile.handled_by(lambda body, _: body)),
         qm.clerk("till", volatile) as clerk,
     ):
-        assert clerk.transceive("1", b"x", timeout_s=30).value == b"x"
-        assert clerk.transceive("2", b"y", timeout_s=30).value == b"y"
+        assert clerk.transceive("1", b"x", timeout_s=60).value == b"x"
+        assert clerk.transceive("2", b"y", timeout_s=60).value == b"y"
 
 
 # --- G3 -----------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_redrive_sends_a_new_request_correlated_with_the_old(
         qm.clerk("till", queue) as clerk,
     ):
         eid = clerk.send("1", b"x").eid
-        reply = clerk.receive(timeout_s=30)
+        reply = clerk.receive(timeout_s=60)
         assert reply.outcome is onceq.RequestOutcome.FAILED
         wait_until(lambda: qm.show("raw.error").held == 2)
         mended.append("mended")

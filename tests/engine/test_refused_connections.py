@@ -196,11 +196,11 @@ def test_a_connection_to_another_database_takes_no_reply(
         there = here.wait(type(here.connection).connect(other_database))
         for _ in range(2):
             with pytest.raises(InvalidValue, match="'elsewhere'"):
-                here.wait(clerks[0].receive(timeout_s=10, connection=there))
+                here.wait(clerks[0].receive(timeout_s=60, connection=there))
         here.wait(there.commit())
         here.wait(there.close())
-        assert clerks[1].receive(timeout_s=10).value == other_database.encode()
-        reply = here.wait(clerks[0].receive(timeout_s=10, connection=here.connection))
+        assert clerks[1].receive(timeout_s=60).value == other_database.encode()
+        reply = here.wait(clerks[0].receive(timeout_s=60, connection=here.connection))
         assert reply.value == conninfo.encode()
         here.commit()
         for clerk, wait in zip(clerks, (here.wait, as_it_is), strict=True):

@@ -26,7 +26,7 @@ def test_register_tells_the_last_operation_kind_tag_and_eid(qm: onceq.QueueManag
     assert (again.kind, again.eid, again.tag) == ("enqueue", eid, b"tag 1")
     assert again.registrant_id == handle.registrant_id
     assert again.epoch > handle.epoch
-    element = qm.dequeue_tagged("raw", again, b"tag 2", timeout_s=10)
+    element = qm.dequeue_tagged("raw", again, b"tag 2", timeout_s=60)
     assert element is not None
     (third,) = qm.register("raw", "device")
     assert (third.kind, third.eid, third.tag) == ("dequeue", eid, b"tag 2")

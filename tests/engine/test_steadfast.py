@@ -38,7 +38,7 @@ def cut(conninfo: str, steadfast: Steadfast) -> None:
     """End the session of a driver, as an administrator does."""
     pid = steadfast.driver().connection.info.backend_pid
     with connect(conninfo) as other:
-        other.execute(b"select pg_terminate_backend(%s, 10000)", (pid,))
+        other.execute(b"select pg_terminate_backend(%s, 60000)", (pid,))
 
 
 @emits(telemetry.SparkConnectionLost)

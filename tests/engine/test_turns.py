@@ -13,7 +13,7 @@ import pytest
 
 from onceq.engine.connect.turns import Turns
 from onceq.errors import DeadlineExceeded
-from tests.parts import Background
+from tests.parts import LIMIT_S, Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
 MOST = 2
-SOON_S = 5.0
+SOON_S = LIMIT_S
 
 
 class Struck(KeyboardInterrupt):
@@ -91,7 +91,7 @@ def test_a_semaphore_would_be_locked_for_ever() -> None:
     for moment in range(1, 100):
         turns = threading.BoundedSemaphore(MOST)
         struck_at(moment, turns.acquire)
-        taking = Background(partial(turns.acquire, timeout=SOON_S))
+        taking = Background(partial(turns.acquire, timeout=5.0))
         time.sleep(0.02)
         if taking.is_running:
             return
@@ -113,7 +113,7 @@ def test_who_waits_has_the_next_turn_at_once() -> None:
 def test_turns_never_exceed_their_number() -> None:
     turns = Turns(MOST)
     now, most = 0, 0
-    lock = threading.Lock()
+    lock, all_taken = threading.Lock(), threading.Event()
 
     def work() -> None:
         nonlocal now, most
@@ -122,7 +122,9 @@ def test_turns_never_exceed_their_number() -> None:
             with lock:
                 now += 1
                 most = max(most, now)
-            time.sleep(0)
+                if most == MOST:
+                    all_taken.set()
+            assert all_taken.wait(SOON_S)
             with lock:
                 now -= 1
             turns.give_back(turn)

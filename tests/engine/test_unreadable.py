@@ -137,9 +137,9 @@ def test_servers_that_begin_at_once_mend_it_once(
 
     def begin() -> None:
         with driving(cluster.conninfo, NAME) as driver:
-            together.wait(10)
+            together.wait(60)
             lives.append(Life(driver))
-            done.wait(30)
+            done.wait(120)
 
     threads = [threading.Thread(target=begin) for _ in range(4)]
     for thread in threads:
@@ -152,4 +152,4 @@ def test_servers_that_begin_at_once_mend_it_once(
     finally:
         done.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)

@@ -33,7 +33,7 @@ def printed(python: str, name: str, place: Path) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

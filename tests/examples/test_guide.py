@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 GUIDE = text_of("docs/exactly-once-output.md")
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_the_guide_is_true(tmp_path: Path) -> None:
     """A client killed three times prints each ticket once."""
     write_files(GUIDE, tmp_path)
     found = blocks(GUIDE)
-    printed, complaints = shell(found["bash"], tmp_path, reader(), 150)
+    printed, complaints = shell(found["bash"], tmp_path, reader(), 300)
     assert printed == found["text"], complaints
     assert complaints.count("FAULT POINTS ARE ARMED") == 3
     assert complaints.count("Killed") == 3, complaints

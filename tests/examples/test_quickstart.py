@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 README = text_of("README.md")
 NEXT_STEPS = text_of("docs/next-steps.md")
-SCRIPT_S = 200
+SCRIPT_S = 300
 
 
 def environment(prefix: Path) -> dict[str, str]:
@@ -91,13 +91,13 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
     assert version == onceq.__version__
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_native_server(tmp_path: Path, prefix: Path) -> None:
     sections = [section("Quickstart", README), section("A file of requests", NEXT_STEPS)]
     run_sections(sections, tmp_path, prefix)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_spark(tmp_path: Path, prefix: Path) -> None:
     write_files(section("Quickstart", README), tmp_path)
     run_sections([section("Spark", NEXT_STEPS)], tmp_path, prefix)

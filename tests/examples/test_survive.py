@@ -30,12 +30,12 @@ def test_the_page_has_a_program_for_each_way() -> None:
     ]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_programs_print_what_the_page_says(tmp_path: Path) -> None:
     """With the repository, the server and the second database that its script makes."""
     write_files(PAGE, tmp_path)
     found = blocks(PAGE)
     runs = "".join(f"python {name}\n" for name in programs())
     script = f"{{\n{found['bash']}}} >&2\n{runs}kill $!\nwait\n"
-    printed, complaints = shell(script, tmp_path, reader(), 200)
+    printed, complaints = shell(script, tmp_path, reader(), 300)
     assert printed == found["text"], complaints

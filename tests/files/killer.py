@@ -35,7 +35,7 @@ def run(steps: int, what: str, url: str, repository: str, *arguments: str) -> No
     if what == "submit":
         submit(SubmitOrder(path=path, queue=arguments[1], rid=arguments[2]), located, repository)
     else:
-        order = CollectOrder(client=arguments[1], out=path, timeout_s=30.0)
+        order = CollectOrder(client=arguments[1], out=path, timeout_s=60)
         collect(order, located, repository)
 
 

@@ -68,6 +68,7 @@ def end_sessions(cli: Cli) -> None:
     """Ends the sessions that bear the name of this test's repository."""
     with plain(cli.url) as connection:
         connection.execute(
-            b"select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+            b"select pg_terminate_backend(pid, 60000) from pg_stat_activity"
+            b" where application_name = %s",
             [cli.repository],
         )

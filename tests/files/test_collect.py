@@ -66,7 +66,7 @@ def test_csv_once_and_twice(submitted: Cli, tmp_path: Path) -> None:
 
 def test_json_lines_grow_with_what_comes_later(submitted: Cli, tmp_path: Path) -> None:
     out = tmp_path / "replies.jsonl"
-    words = ("collect", "--client", "shop", "--out", str(out), "--timeout", "20")
+    words = ("collect", "--client", "shop", "--out", str(out), "--timeout", "120")
     with serving(make_ledger(submitted), submitted.repository, ORDERS.handled_by(book)):
         submitted(*words)
         submit_orders(submitted, tmp_path / "orders.csv", 400)
@@ -171,9 +171,7 @@ def test_a_newer_life_of_the_client_fences_it(
         with qm.clerk("shop", ORDERS, window=1000):
             pass
 
-    order = CollectOrder(
-        client="shop", out=tmp_path / "replies.csv", timeout_s=20.0, progress=moved
-    )
+    order = CollectOrder(client="shop", out=tmp_path / "replies.csv", timeout_s=60, progress=moved)
     with (
         serving(make_ledger(submitted), submitted.repository, ORDERS.handled_by(book)),
         pytest.raises(errors.Fenced),
@@ -206,7 +204,7 @@ def test_a_lost_connection_is_made_again(
             end_sessions(submitted)
 
     order = CollectOrder(
-        client="shop", out=tmp_path / "r.csv", timeout_s=20.0, progress=moved, told=told.append
+        client="shop", out=tmp_path / "r.csv", timeout_s=60, progress=moved, told=told.append
     )
     with serving(make_ledger(submitted), submitted.repository, ORDERS.handled_by(book)):
         wait_until(lambda: qm.show("orders").depth == 0)

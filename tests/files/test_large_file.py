@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_large_file_in_the_small_size(tmp_path: Path) -> None:
     reached = small(PART, tmp_path)
     assert (reached[goals.FILE_ROWS], reached[goals.KILLS]) == (20_000, 6)

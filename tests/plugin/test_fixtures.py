@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from onceq.testing.clock import Clock
 from onceq.testing.crash import NotCrashed
 from onceq.testing.drain import Drain, NotDrained
 from onceq.testing.repositories import Repositories
-from tests.parts import plain, rows, scalar
+from tests.parts import LIMIT_S, plain, rows, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -47,7 +48,7 @@ def used(conninfo: str, name: str) -> None:
             clerk.send("1", "word")
             (ran,) = Drain(conninfo, name)(WORDS.handled_by(same))
             assert (ran.rid, ran.attempt, ran.outcome) == ("1", 1, "done")
-            assert clerk.receive(b"ckpt", timeout_s=10).value == "word"
+            assert clerk.receive(b"ckpt", timeout_s=60).value == "word"
 
 
 def test_a_repository_is_lent_again_and_is_like_new(
@@ -123,7 +124,7 @@ def test_time_moves_for_everybody(
         assert (ran.request, ran.outcome) == ("later", "done")
         onceq_clock.advance(3600)
         assert onceq_drain(WORDS.handled_by(same)) == []
-        replies = {one.rid: one for one in clerk.receive_many(2, timeout_s=10)}
+        replies = {one.rid: one for one in clerk.receive_many(2, timeout_s=60)}
         assert replies["later"].value == "later"
         with pytest.raises(Expired):
             _ = replies["never"].value
@@ -185,12 +186,22 @@ def test_a_drain_tells_what_failed(
 
 
 def test_a_drain_that_does_not_end_says_what_is_left(
-    onceq_qm: onceq.QueueManager, onceq_drain: Drain
+    onceq_qm: onceq.QueueManager, onceq_drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looked = threading.Event()
+    left = Drain._wait
+
+    def noted(*given: Any) -> str | None:
+        try:
+            return left(*given)
+        finally:
+            looked.set()
+
     def slow(word: str, _: onceq.Context) -> str:
-        time.sleep(0.5)
+        looked.wait(LIMIT_S)
         return word
 
+    monkeypatch.setattr(Drain, "_wait", noted)
     onceq_qm.declare(WORDS)
     with onceq_qm.clerk("client", WORDS) as clerk:
         clerk.send("4711", "word")

@@ -50,7 +50,7 @@ def test_what_a_killed_process_left_is_removed_with_its_postgresql(
     assert running.exists()
     ground.sweep(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == others
-    wait_until(lambda: not running.exists(), 5)
+    wait_until(lambda: not running.exists())
     assert capsys.readouterr().err == ""
 
 

@@ -60,7 +60,7 @@ def test_crash(onceq_qm, onceq_url, onceq_repository, onceq_crash_at, onceq_drai
     with onceq_qm.clerk("c", PINGS) as clerk:
         assert isinstance(clerk.recover(), onceq.Submitted)
         onceq_drain(PINGS.handled_by(pong))
-        assert clerk.receive(timeout_s=10).value == "ping pong"
+        assert clerk.receive(timeout_s=60).value == "ping pong"
 
 def test_device(onceq_device):
     assert onceq_device.state() == b"0"
@@ -119,7 +119,7 @@ def test_runs_at_once_share_a_database(pytester: pytest.Pytester, conninfo: str)
         )
         for _ in range(2)
     ]
-    said = [one.communicate(timeout=100)[0] for one in running]
+    said = [one.communicate(timeout=250)[0] for one in running]
     assert [one.returncode for one in running] == [0, 0], said
 
 

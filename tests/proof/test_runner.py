@@ -37,7 +37,7 @@ def proof(*arguments: str, size: str = "proof") -> subprocess.CompletedProcess[s
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 
@@ -97,10 +97,10 @@ def test_whatever_is_wrong_fails_the_proof(capsys: pytest.CaptureFixture[str]) -
 def test_a_part_that_hangs_is_ended_with_all_that_it_started() -> None:
     done = proof("--only", "hangs")
     assert done.returncode == 1
-    said = re.search(r"hangs: was not done after 4 s; last said: left (\d+)", done.stderr)
+    said = re.search(r"hangs: was not done after 15 s; last said: left (\d+)", done.stderr)
     assert said is not None, done.stderr
     left = Path(f"/proc/{said[1]}")
-    wait_until(lambda: not left.exists(), 5)  # it was killed: its parent lays it to rest
+    wait_until(lambda: not left.exists())  # it was killed: its parent lays it to rest
 
 
 def test_a_row_is_missed_when_all_parts_that_add_to_it_fall_short() -> None:

@@ -20,7 +20,7 @@ def order(place: Path) -> Order:
     return Order(size=Size.SMALL, seed=1, place=place, say=lambda *_: None)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_the_oldest_postgresql_that_is_here_runs_the_suite(tmp_path: Path) -> None:
     major = min(one.major for one in all_binaries())
     outcome = versions.on_postgresql(major, order(tmp_path))
@@ -40,7 +40,7 @@ def test_a_version_that_is_not_here_is_named(tmp_path: Path) -> None:
         assert skipped.startswith("there is no")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_suite_that_fails_is_a_violation(tmp_path: Path) -> None:
     nowhere = f"postgresql:///?host={tmp_path}"
     outcome = versions.conformance(sys.executable, order(tmp_path), ONCEQ_TEST_URL=nowhere)

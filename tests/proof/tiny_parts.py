@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from proof.part import Order
 
-SHORT = Limits(small_s=4.0, proof_s=4.0)
-ENOUGH = Limits(small_s=60.0, proof_s=60.0)
+SHORT = Limits(small_s=15.0, proof_s=15.0)
+ENOUGH = Limits(small_s=150.0, proof_s=150.0)
 ALL_SCHEDULES = 20_000
 BROKEN = "the broken one"
 

@@ -42,7 +42,7 @@ def serve_all(
     with qm.clerk("till", RAW, window=1000) as clerk:
         clerk.send_many([(body.decode(), body) for body in bodies])
         with serving(conninfo, qm.repository, handled) as server:
-            replies = [clerk.receive(timeout_s=30) for _ in bodies]
+            replies = [clerk.receive(timeout_s=60) for _ in bodies]
             assert server.statistics().lives == 1
         clerk.acknowledge([reply.rid for reply in replies])
     assert qm.show("raw").depth == 0

@@ -325,13 +325,13 @@ def test_a_stop_finishes_what_ran_and_gives_back_the_rest(
             target=server.run, args=(conninfo,), kwargs={"repository": qm.repository}
         )
         running.start()
-        running.join(30)
+        running.join(LIMIT_S)
         assert not running.is_alive()
         assert server.statistics().done == 4
         assert qm.show("raw").claimed == 0
         assert booked(conninfo, qm) == ["000", "001", "002", "003"]
         with serving(conninfo, qm.repository, RAW.handled_by(booking, batch=N)):
-            assert {clerk.receive(timeout_s=30).outcome.value for _ in range(N)} == {"done"}
+            assert {clerk.receive(timeout_s=60).outcome.value for _ in range(N)} == {"done"}
     assert len(booking.calls) == N
 
 
@@ -343,7 +343,7 @@ def test_a_batch_of_one_session_leaves_others_theirs(
         handled = RAW.handled_by(booking, batch=5)
         with serving(conninfo, qm.repository, handled, concurrency=3) as server:
             clerk.send_many([(body.decode(), body) for body in numbered(300)])
-            outcomes = [clerk.receive(timeout_s=30).outcome.value for _ in range(300)]
+            outcomes = [clerk.receive(timeout_s=60).outcome.value for _ in range(300)]
             wait_until(lambda: server.statistics().done == 300)
     assert set(outcomes) == {"done"}
     assert sorted(booking.calls) == numbered(300)

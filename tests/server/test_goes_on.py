@@ -11,8 +11,9 @@ from psycopg.conninfo import make_conninfo
 
 import onceq
 from onceq import telemetry
+from onceq.server.lives import RECONNECT_FIRST_S
 from tests.events import emits
-from tests.parts import LIMIT_S, plain, serving
+from tests.parts import LIMIT_S, plain, serving, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 RAW = onceq.Queue("raw", str, str, backoff_ms=1)
 OTHER = onceq.Queue("other", str, str)
-REFUSED_S = 2.5
-TRIES_MAX = 8
 
 
 def echo(request: str, _: onceq.Context) -> str:
@@ -98,13 +97,18 @@ def test_a_server_whose_statements_are_all_refused_tries_more_and_more_seldom(
     events: Events,
     handler: Any,
 ) -> None:
+
+    def delays() -> list[float]:
+        return [one["delay_s"] for one in events.of(telemetry.SessionLost)]
+
     theirs = make_conninfo(conninfo, user=role)
     with serving(theirs, repository, RAW.handled_by(handler)), qm.clerk("till", RAW) as clerk:
         _set(conninfo, role, "set default_transaction_read_only = on")
+        began = time.monotonic()
         _cut(conninfo, role)
-        time.sleep(REFUSED_S)
-        tries = len(events.of(telemetry.SessionLost))
-        assert 1 < tries < TRIES_MAX
+        wait_until(lambda: delays()[-1:] >= [8 * RECONNECT_FIRST_S])
+        waited, took_s = delays(), time.monotonic() - began
+        assert sum(waited[:-1]) <= took_s, "after each try it waits so long"
         _set(conninfo, role, "reset default_transaction_read_only")
         assert clerk.transceive("1", "x", timeout_s=LIMIT_S).value == "x"
 
@@ -128,10 +132,10 @@ def test_a_time_out_of_the_url_holds_and_the_log_names_the_request(
     qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
 ) -> None:
     def slow(request: str, context: onceq.Context) -> str:
-        context.connection.execute("select pg_sleep(0.5)")
+        context.connection.execute("select pg_sleep(60)")
         return request
 
-    theirs = make_conninfo(conninfo, options="-c statement_timeout=200ms")
+    theirs = make_conninfo(conninfo, options="-c statement_timeout=1s")  # its own are shorter
     with serving(theirs, repository, RAW.handled_by(slow)), qm.clerk("till", RAW) as clerk:
         clerk.send("slow-one", "x")
         aborted = events.wait_for(telemetry.Aborted, rid="slow-one")

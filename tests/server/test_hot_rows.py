@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import onceq
 from onceq.engine.perform import together
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=2)
 ACCOUNTS = 5
+PATIENT_S = 20
+"""So late PostgreSQL looks for a deadlock: on a slow machine, too, it finds none by chance."""
 N = 300
 
 
@@ -87,8 +90,9 @@ def serve_all(
     qm.declare(RAW)
     qm.enqueue_many(RAW, bodies)
     servers = [onceq.Server([one]) for one in handled]
+    url = make_conninfo(conninfo, options=f"-c deadlock_timeout={PATIENT_S}s")
     threads = [
-        threading.Thread(target=one.run, args=(conninfo,), kwargs={"repository": qm.repository})
+        threading.Thread(target=one.run, args=(url,), kwargs={"repository": qm.repository})
         for one in servers
     ]
     try:

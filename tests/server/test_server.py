@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
-WAIT_S = 30
+WAIT_S = 60
 
 
 class Order(msgspec.Struct):

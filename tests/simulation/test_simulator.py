@@ -18,7 +18,7 @@ from proof.simulator.simulator import main, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 """Thousands of schedules are run before the first test: they take their time beside others."""
 SCHEDULES = int(os.environ.get("SCHEDULES", "2000"))
 BROKEN_MAX = 20

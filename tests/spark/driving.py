@@ -73,6 +73,6 @@ def _run(command: list[str], faults: Path) -> tuple[int, str]:
             text=True,
             cwd=faults,
             env=_environment(),
-            timeout=280,
+            timeout=500,
         )
     return ran.returncode, ran.stdout

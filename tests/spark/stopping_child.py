@@ -40,7 +40,7 @@ def beside(spark: SparkSession) -> dict[str, Any]:
     """Stop it in another thread, once the query runs."""
 
     def stop() -> None:
-        wait_until(lambda: bool(spark.streams.active), 60.0)
+        wait_until(lambda: bool(spark.streams.active), 150.0)
         spark.stop()
 
     threading.Thread(target=stop).start()

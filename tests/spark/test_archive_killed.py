@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
     outcome = small_outcome(part.PART, tmp_path)
     figures = reached(outcome)

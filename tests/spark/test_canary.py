@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-WAIT_S = 60
+WAIT_S = 150
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -34,7 +34,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     made.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_executors_killed_while_they_read_and_when_they_have_staged(
     repository: Repository, tmp_path: Path
 ) -> None:
@@ -52,7 +52,7 @@ def test_executors_killed_while_they_read_and_when_they_have_staged(
     assert repository.ask("select count(*) from {}.spark_reply") == [(0,)]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_server_submitted_with_spark_submit(repository: Repository, tmp_path: Path) -> None:
     rids = repository.send(20)
     code, printed = submit(repository, tmp_path, "local-cluster[1,1,1024]")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 KINDS = ("claimed.exit", "write", "staged.exit", "committed.exit")
 """A process exits, or its step fails: after each durable step of a batch, and while it stages."""
 EACH = 6

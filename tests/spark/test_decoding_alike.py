@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("spark")
 def test_every_server_decodes_alike(tmp_path: Path) -> None:
     outcome = small_outcome(PART, tmp_path)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-START_S = 120.0
+START_S = 200.0
 EACH = 6
 """Requests at a time: two of each customer, whom `send` takes in turn."""
 
@@ -45,7 +45,7 @@ def kill(driver: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_driver_killed_with_a_state_and_with_rows_of_several_requests(
     spark: SparkSession, conninfo: str, repository_name: str, tmp_path: Path
 ) -> None:

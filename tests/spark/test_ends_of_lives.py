@@ -5,6 +5,8 @@ A query is only acted: what it would have done to the database, and how it would
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -177,8 +179,20 @@ def test_what_has_expired_does_not_hide_what_has_not(
     assert repository.ask(left) == [("r20",)]
 
 
+def open_files() -> set[str]:
+    """What this process has open, each file and connection by a name of its own."""
+    gc.collect()
+    found: set[str] = set()
+    for one in Path("/dev/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the look itself
+            found.add(str(one.readlink()))
+    return found
+
+
 def test_runs_without_a_checkpoint_leave_nothing_behind(repository: Repository) -> None:
-    files, places = [], []
+    """No file that the process has open, either: others may meanwhile be closed."""
+    files: list[set[str]] = []
+    places: list[Path] = []
     for _ in range(3):
         server: Any = make_server(repository.name, Path("unused"))
 
@@ -189,8 +203,8 @@ def test_runs_without_a_checkpoint_leave_nothing_behind(repository: Repository) 
 
         server._watch = watch
         run(server, repository, None, once=True)
-        files.append(len(list(Path("/dev/fd").iterdir())))
-    assert len(set(files[1:])) == 1
+        files.append(open_files())
+    assert files[2] <= files[1]
     assert len(set(places)) == 3
     assert not any(place.exists() for place in places)
 

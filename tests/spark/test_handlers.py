@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.events import Events
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 ROWS: dict[str, type[Any]] = {"booked": Booked, "totals": Total}
 
 

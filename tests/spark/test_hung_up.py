@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,12 +34,14 @@ finally:
     file.close()
 """
 INITIAL_OFFSET = 884
-ANSWERS_IN_S = 0.3
+MAY_ANSWER = "ONCEQ_TEST_MAY_ANSWER"
+"""Where the reader finds the file without which it does not answer."""
 
 
 class Reader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        time.sleep(ANSWERS_IN_S)
+        while not Path(os.environ[MAY_ANSWER]).exists():
+            time.sleep(0.01)
         return {"claim": 0}
 
     def read(self, partition: object) -> Iterator[tuple[int]]:
@@ -85,16 +88,23 @@ def tcp() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-def said(source: type[Loud], pair: tuple[socket.socket, socket.socket], wait_s: float) -> str:
-    """Returns what the process says on stderr if Java hangs up so long after its question."""
+def said(
+    source: type[Loud],
+    pair: tuple[socket.socket, socket.socket],
+    place: Path,
+    *,
+    is_answered: bool = False,
+) -> str:
+    """Returns what the process says on stderr if Java hangs up after its answer, or before."""
     ours, theirs = pair
+    may_answer = place / "may answer"
     pickled: Any = cloudpickle
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), MAY_ANSWER: str(may_answer)},
     ) as child:
         theirs.close()
         with ours:
@@ -108,24 +118,29 @@ def said(source: type[Loud], pair: tuple[socket.socket, socket.socket], wait_s: 
             )
             began = ours.recv(4, socket.MSG_WAITALL) == struct.pack("!i", 0)
             ours.sendall(struct.pack("!i", INITIAL_OFFSET))
-            time.sleep(wait_s)
-        _, words = child.communicate(timeout=60)
+            if is_answered:
+                may_answer.touch()
+                assert ours.recv(1, socket.MSG_PEEK)
+        may_answer.touch()
+        _, words = child.communicate(timeout=150)
     assert began, words
     return words
 
 
-@pytest.mark.parametrize("wait_s", [0.05, 2 * ANSWERS_IN_S], ids=["before", "after"])
+@pytest.mark.parametrize("is_answered", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("pair", [tcp, socket.socketpair])
-def test_a_process_whose_java_hangs_up_says_nothing(pair: Any, wait_s: float) -> None:
-    assert said(Quiet, pair(), wait_s) == ""
+def test_a_process_whose_java_hangs_up_says_nothing(
+    pair: Any, tmp_path: Path, *, is_answered: bool
+) -> None:
+    assert said(Quiet, pair(), tmp_path, is_answered=is_answered) == ""
 
 
-def test_without_that_it_alarms() -> None:
-    assert "BrokenPipeError" in said(Loud, tcp(), 0.05)
+def test_without_that_it_alarms(tmp_path: Path) -> None:
+    assert "BrokenPipeError" in said(Loud, tcp(), tmp_path)
 
 
-def test_what_fails_otherwise_is_said() -> None:
-    assert "of its own" in said(Broken, tcp(), 0.05)
+def test_what_fails_otherwise_is_said(tmp_path: Path) -> None:
+    assert "of its own" in said(Broken, tcp(), tmp_path)
 
 
 def failed(first: BaseException, *later: BaseException) -> BaseException:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from onceq.model.spark_ops import SparkRequest
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 TOTALS = pa.struct([("customer", pa.string()), ("cents", pa.int64())])
 COLUMNS = ("eid", "eids", "reply", "error", "totals")
 

@@ -34,7 +34,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     made.close()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_driver_killed_after_each_step(repository: Repository, tmp_path: Path) -> None:
     rids = repository.send(REQUESTS)
     for point in STRUCK:
@@ -54,7 +54,7 @@ def test_a_driver_killed_after_each_step(repository: Repository, tmp_path: Path)
     assert repository.ask("select max(aborts) from {}.history") == [(0,)]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("point", "allowed"),
     [

@@ -28,7 +28,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     made.close()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_reply_of_a_hundred_megabytes_fails_alone(
     spark: SparkSession, repository: Repository, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def failed(cli: Cli, qm: onceq.QueueManager) -> uuid.UUID:
     ):
         eids = [clerk.send(rid, b"bad" if rid == "2" else b"good").eid for rid in RIDS]
         for rid in RIDS:
-            clerk.receive(rid=rid, timeout_s=30)
+            clerk.receive(rid=rid, timeout_s=60)
         clerk.acknowledge(clerk.unacknowledged)
     qm.redrive(eids[1])
     return eids[1]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def cut(repository: Repository) -> int:
     """End every session that works on a repository, but the test's; return how many."""
     ends = (
         "select count(*) from pg_stat_activity where pid <> pg_backend_pid()"
-        " and query like %s and pg_terminate_backend(pid, 10000)"
+        " and query like %s and pg_terminate_backend(pid, 60000)"
     )
     ((count,),) = repository.ask(ends, f"%{repository.name}%")
     return int(count)
@@ -53,6 +53,7 @@ def test_cut_off_from_the_database_the_query_goes_on(
         try:
             for first in (2, 4):
                 wait_until(lambda: repository.seqs_left() == 0)
+                wait_waits(repository)
                 wait_until(lambda: is_alive(repository))
                 assert cut(repository) >= 2  # of the supervisor, and of the query
                 rids += repository.send(2, first=first)
@@ -60,10 +61,20 @@ def test_cut_off_from_the_database_the_query_goes_on(
             wait_until(lambda: is_alive(repository))
         finally:
             server.stop()
-            serving.result(60)
+            serving.result(150)
     statistics = server.statistics()
     assert (statistics.lives, dict(statistics.failures)) == (1, {})
     check_all_done(repository, rids)
+
+
+def wait_waits(repository: Repository) -> None:
+    """Wait until the query asks again for requests: the batch before has ended."""
+    ((now,),) = repository.ask("select clock_timestamp()")
+    asks = (
+        "select count(*) from pg_stat_activity where pid <> pg_backend_pid() and query like %s"
+        " and query_start > %s"
+    )
+    wait_until(lambda: repository.ask(asks, f"%{repository.name}%spark_claim%", now) > [(0,)])
 
 
 def is_alive(repository: Repository) -> bool:

@@ -29,7 +29,7 @@ def _order(place: Path) -> Order:
     return Order(size=Size.SMALL, seed=1, place=place, say=lambda *_: None)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_a_fault_leaves_each_row_once_and_what_is_broken_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

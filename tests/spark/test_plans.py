@@ -39,6 +39,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     life.commit(life.stage(requests, named=requests))
     assert made.replies().keys() == set(rids)
     for table in TABLES:
+        made.do(f"alter table {{}}.{table} set (autovacuum_enabled = off)")
         made.do(f"delete from {{}}.{table}")
         made.do(f"analyze {{}}.{table}")
     seen = made.ask(

@@ -102,7 +102,7 @@ def ended(ground: Ground, qm: onceq.QueueManager) -> list[Any]:
     ):
         for rid in ("1", "2", "3"):
             clerk.send(rid, b"bad" if rid == "2" else rid.encode())
-            clerk.receive(rid=rid, timeout_s=30)
+            clerk.receive(rid=rid, timeout_s=60)
         clerk.acknowledge(clerk.unacknowledged)
     qm.enqueue(WORDS, "\N{SNOWMAN}")
     assert qm.dequeue(WORDS.name) is not None

@@ -34,7 +34,7 @@ def start_owner(parent: Path) -> tuple[subprocess.Popen[str], Path]:
 def finish(owner: subprocess.Popen[str], *, kill: bool) -> None:
     if kill:
         owner.kill()
-    owner.communicate(timeout=30)
+    owner.communicate(timeout=150)
 
 
 def test_scratch_is_private(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def link_every_tool_but_java(tools: Path) -> None:
                 (tools / tool.name).symlink_to(tool)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_from_the_wheel_s_java_with_none_on_the_machine(tmp_path: Path) -> None:
     tools, work, temporary = (tmp_path / name for name in ("bin", "work", "a temp"))
     for directory in (tools, work, temporary):
@@ -175,7 +175,7 @@ def test_java_that_ends_at_once_is_an_environment_fault(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()},
     )
     assert f"Spark did not come up with Java 17 at {tmp_path}" in ran.stdout, ran.stderr

@@ -271,6 +271,6 @@ def test_a_batch_rings_the_client_that_waits_for_its_replies(repository: Reposit
         client.execute(f"select {asleep}".encode())
         client.execute(f"update {name}.registrant set bell = 'there 7 {name} 00'".encode())
         assert life.commit(life.stage(life.plan(life.claim()))).done == len(requests)
-        heard = list(client.notifies(timeout=10.0, stop_after=1))
+        heard = list(client.notifies(timeout=60.0, stop_after=1))
     assert [one.payload for one in heard] == ["7"]
     life.end()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 SETTINGS = ServerSettings(backoff_s=0.01, hold_s=3600, stateful=True)
 KEEPING: dict[str, Any] = {
     "batch": in_pairs,

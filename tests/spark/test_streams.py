@@ -10,11 +10,11 @@ import pytest
 
 from onceq.errors import InvalidValue
 from onceq.spark.streams import (
-    MessagesReader,
-    MessagesStreamReader,
     OnceqStreamSource,
     Slice,
     StreamOptions,
+    StreamQueryReader,
+    StreamTableReader,
 )
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import LOST_PIECE, VOID_PIECE, Piece
@@ -36,7 +36,7 @@ def options(there: Town, **given: str) -> dict[str, str]:
     return {"topic": TOPIC, "session": str(SESSION), "stores": there.addresses, **given}
 
 
-def bodies(reader: MessagesReader | MessagesStreamReader, slices: Any) -> list[bytes]:
+def bodies(reader: StreamTableReader | StreamQueryReader, slices: Any) -> list[bytes]:
     found = [batch for one in slices for batch in reader.read(one)]
     return [body for batch in found for body in batch.to_pydict()["body"]]
 
@@ -49,7 +49,7 @@ def positions(there: Town) -> list[int]:
 
 def test_batches_go_on_where_the_one_before_ended_and_are_acknowledged(there: Town) -> None:
     given = options(there, name="query", batch="1500", partitions="2")
-    reader = MessagesStreamReader(StreamOptions.from_spark(given))
+    reader = StreamQueryReader(StreamOptions.from_spark(given))
     limit = reader.getDefaultReadLimit()
     start = reader.initialOffset()
     there.send(2_500)
@@ -60,14 +60,14 @@ def test_batches_go_on_where_the_one_before_ended_and_are_acknowledged(there: To
     assert positions(there) == [0] * 3, "it is registered, and has acknowledged nothing"
     reader.commit(first)
     assert positions(there) == [1_500] * 3
-    again = MessagesStreamReader(StreamOptions.from_spark(given))
+    again = StreamQueryReader(StreamOptions.from_spark(given))
     assert bodies(again, again.partitions(first, second)) == texts(1_000, 1_500)
     assert again.latestOffset(second, limit) == second, "there is nothing more"
 
 
 def test_available_now_ends_where_it_began(there: Town) -> None:
     there.send(5)
-    reader = MessagesStreamReader(StreamOptions.from_spark(options(there)))
+    reader = StreamQueryReader(StreamOptions.from_spark(options(there)))
     reader.prepareForTriggerAvailableNow()
     there.send(5, 5)
     end = reader.latestOffset({}, reader.getDefaultReadLimit())
@@ -77,7 +77,7 @@ def test_available_now_ends_where_it_began(there: Town) -> None:
 
 def test_another_stream_is_refused_when_it_is_planned(there: Town) -> None:
     there.send(5)
-    reader = MessagesStreamReader(StreamOptions.from_spark(options(there)))
+    reader = StreamQueryReader(StreamOptions.from_spark(options(there)))
     limit = reader.getDefaultReadLimit()
     others: tuple[dict[str, list[int]], ...] = (
         {hexed(S + 1): [5, 3]},
@@ -93,7 +93,7 @@ def test_another_stream_is_refused_when_it_is_planned(there: Town) -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_a_gap_is_an_error_unless_it_is_to_go_on(there: Town, fails: str) -> None:
-    reader = MessagesReader(StreamOptions.from_spark(options(there, failOnDataLoss=fails)))
+    reader = StreamTableReader(StreamOptions.from_spark(options(there, failOnDataLoss=fails)))
     lost = Piece(epoch=0, begin=5, end=7, bodies=None, why=LOST_PIECE)
     void = Piece(epoch=3, begin=5, end=7, bodies=None, why=VOID_PIECE)
     refuse = reader._stores._refuse_lost

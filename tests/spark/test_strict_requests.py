@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 FORMS: dict[str, Any] = {
     "each": each(book_one, rows={"booked": Booked, "totals": Total}),
     "vectorised": vectorised(book_arrow, returns=RETURNS),

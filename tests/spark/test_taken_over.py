@@ -15,6 +15,7 @@ from onceq.model.spark_ops import (
     SparkPlan,
     SparkTakeOver,
 )
+from tests.parts import wait_until
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -188,14 +189,12 @@ def test_a_plan_is_durable_each_time(repository: Repository) -> None:
 
 
 def wait_gone(repository: Repository) -> None:
-    for _ in range(1000):
-        held = repository.ask(
-            "select count(*) from pg_locks where locktype = 'advisory' and"
-            " classid = '{}.spark_group'::regclass::oid and objid = 1"
-        )
-        if held == [(0,)]:
-            return
-    raise AssertionError("the dead session still holds its lock")
+    """Waits until the dead session holds its lock no more."""
+    held = (
+        "select count(*) from pg_locks where locktype = 'advisory' and"
+        " classid = '{}.spark_group'::regclass::oid and objid = 1"
+    )
+    wait_until(lambda: repository.ask(held) == [(0,)])
 
 
 def test_what_a_server_staged_that_never_came_back_is_removed(repository: Repository) -> None:

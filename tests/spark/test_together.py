@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 REFUNDS = Queue("refunds", Order, Receipt)
 LIMIT_S = 200
 
@@ -196,7 +196,8 @@ def test_beside_a_native_server(
     spark_s = make_server(repository.name, tmp_path, batch_rows=50)
     with ThreadPoolExecutor() as pool:
         serving = pool.submit(serve_all, [spark_s], spark, repository, tmp_path)
-        wait_until(lambda: repository.ask("select 1 from {}.spark_group"))
+        taken = "select 1 from {}.spark_group"
+        wait_until(lambda: repository.ask(taken) or serving.done())
         thread.start()
         assert serving.result(LIMIT_S) == []
     wait_until(lambda: repository.seqs_left() == 0)
@@ -221,11 +222,17 @@ def test_what_is_sent_meanwhile_does_not_keep_it_from_ending(
         repository.opened.append(connect(repository.conninfo))
         return repository.opened[-1]
 
+    def batch(requests: Any) -> Any:
+        """Books, once two more were sent: the second after it was set what is to be served."""
+        before = len(sent)
+        wait_until(lambda: len(sent) >= before + 2)
+        return book(requests)
+
     with ThreadPoolExecutor() as pool:
         producing = pool.submit(produce)
         wait_until(lambda: len(sent) > len(before))
         try:
-            server = make_server(repository.name, tmp_path, batch_rows=3)
+            server = make_server(repository.name, tmp_path, batch_rows=3, batch=batch)
             assert serve_all([server], spark, repository, tmp_path) == []
         finally:
             is_over.set()

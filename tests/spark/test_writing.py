@@ -26,7 +26,7 @@ from onceq.spark.source import OnceqDataSource
 from onceq.spark.write.enqueue import BODIES_BYTES, ROWS, chunks
 from onceq.spark.write.writing import WritingOptions
 from proof.harness.ledger import ask
-from tests.parts import serving, wait_until
+from tests.parts import plain, serving, wait_until
 from tests.spark.writing_parts import CHILD_ROWS, CLIENT, ORDERS, enqueue, orders, places
 
 if TYPE_CHECKING:
@@ -166,6 +166,38 @@ def test_a_transaction_has_so_many_rows_and_bytes() -> None:
     assert sizes(*[b""] * (2 * ROWS + 1)) == [ROWS, ROWS, 1]
 
 
+HALT = """
+create function {0}.halt() returns trigger language plpgsql as $$
+begin
+  if (select count(*) from {0}.element) > {1} then
+    perform pg_catalog.pg_advisory_xact_lock_shared({2});
+  end if;
+  return null;
+end $$;
+create trigger halt after insert on {0}.element for each statement execute function {0}.halt();
+"""
+WAITING = """
+select pg_terminate_backend(pid, 60000) from pg_locks
+where locktype = 'advisory' and not granted and classid = 0 and objid = %s
+and database = (select oid from pg_database where datname = current_database())
+"""
+
+
+@contextlib.contextmanager
+def halted(conninfo: str, repository: str, rows: int) -> Generator[None]:
+    """A block in which so many elements and few more are enqueued; whoever waits for more dies."""
+    with plain(conninfo) as holder:
+        key = os.getpid()
+        holder.execute("select pg_advisory_lock(%s)", [key])
+        holder.execute(HALT.format(repository, rows, key).encode())
+        try:
+            yield
+        finally:
+            holder.execute(WAITING, [key])
+            holder.execute("select pg_advisory_unlock(%s)", [key])
+            holder.execute(f"drop function {repository}.halt() cascade".encode())
+
+
 @contextlib.contextmanager
 def child(url: str, repository: str, place: Path) -> Generator[subprocess.Popen[bytes]]:
     """A driver of its own that enqueues CHILD_ROWS orders, one of whose tasks dies on the way."""
@@ -190,11 +222,14 @@ def test_a_killed_driver_has_enqueued_a_part_and_the_next_the_rest(
     spark: SparkSession, qm: onceq.QueueManager, onceq_url: str, tmp_path: Path
 ) -> None:
     qm.declare(ORDERS)
-    with child(onceq_url, qm.repository, tmp_path) as driver:
+    with (
+        halted(qm.located.conninfo, qm.repository, CHILD_ROWS // 2),
+        child(onceq_url, qm.repository, tmp_path) as driver,
+    ):
         wait_until(lambda: qm.show("orders").depth >= 500 or driver.poll() is not None, 300)
         for pid in (tmp_path / "pids").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
-        assert driver.wait(30) == -signal.SIGKILL, (tmp_path / "errors").read_text()
+        assert driver.wait(150) == -signal.SIGKILL, (tmp_path / "errors").read_text()
     assert (tmp_path / "bulk.enqueued").stat().st_size >= 3  # a task had died, and was run again
     serve_all(onceq_url, qm.repository)
     enqueue(orders(spark, CHILD_ROWS), onceq_url, qm.repository)
@@ -203,7 +238,7 @@ def test_a_killed_driver_has_enqueued_a_part_and_the_next_the_rest(
     assert 0 < qm.show("orders").depth < CHILD_ROWS  # the first driver had come to the middle
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("point", ["bulk.read", "bulk.enqueued"])
 def test_a_process_that_dies_has_enqueued_a_part_and_the_next_the_rest(
     spark: SparkSession, qm: onceq.QueueManager, onceq_url: str, tmp_path: Path, point: str

@@ -7,13 +7,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.streams.net.clusters import running
-from tests.streams.source.running import WITHIN_S, send_all, source, texts
+from tests.streams.net.clusters import Cluster
+from tests.streams.net.daemons import soon
+from tests.streams.source.running import WITHIN_S, S, send_all, source, texts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
-
-    from tests.streams.net.clusters import Cluster
 
 T = TypeVar("T")
 
@@ -34,13 +33,18 @@ class Town:
     def addresses(self) -> str:
         return " ".join(sorted(self.stores.listed().stores))
 
+    def _is_known(self) -> bool:
+        held = [store.catalogue.of(S) for store in self.stores.stores.values()]
+        return all(one.stable == self.source.next_number for one in held)
+
     def send(self, count: int, begin: int = 0) -> None:
-        """Send messages, and wait until they are stable."""
+        """Send messages, and wait until they are stable, and stores know it."""
 
         async def send() -> None:
             await self.source.wait_registered(WITHIN_S)
             await send_all(self.source, texts(count, begin))
             await self.source.wait_stable(WITHIN_S)
+            await soon(self._is_known)
 
         self.run(send())
 
@@ -52,11 +56,16 @@ def town() -> Generator[Town]:
     is_there = threading.Event()
 
     async def live() -> None:
-        async with running(None) as stores, source(stores.listed()) as one:
-            made.append(Town(asyncio.get_running_loop(), stores, one))
-            stop.append(asyncio.Event())
-            is_there.set()
-            await stop[0].wait()
+        stores = Cluster(None)  # what Spark leaves open in this process is its own
+        await stores.start("abc")
+        try:
+            async with source(stores.listed()) as one:
+                made.append(Town(asyncio.get_running_loop(), stores, one))
+                stop.append(asyncio.Event())
+                is_there.set()
+                await stop[0].wait()
+        finally:
+            await stores.end("abc")
 
     stop: list[asyncio.Event] = []
     thread = threading.Thread(target=lambda: asyncio.run(live()), name="town")

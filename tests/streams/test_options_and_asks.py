@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Bridge, Log, Promised, Stage
+from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.options import OPTIONS, Option, Scope, settled
 from onceq.streams.model.quorum import Intergroup, listed
@@ -177,6 +177,30 @@ def test_an_admission_that_cannot_be_is_refused(log: Log, bridge: Bridge) -> Non
     ask = asks.Admit(stream=1, life=9, log=log, bridge=bridge)
     with pytest.raises(FrameRefused, match="do not fit"):
         asks.ask_of(asks.packed(ask))
+
+
+@pytest.mark.parametrize("firsts", [(), ((1, 3),), ((2, 0), (1, 9)), ((1, 0), (2, 9), (3, 8))])
+def test_what_a_receiver_is_told_has_the_epochs_of_a_log(firsts: Firsts) -> None:
+    told = asks.Information(
+        stream=1,
+        epoch=2,
+        stage=Stage.SETTLED,
+        firsts=firsts,
+        lists=(ABC,),
+        address="",
+        stable=9,
+    )
+    with pytest.raises(FrameRefused, match="no log has"):
+        asks.answer_of(asks.packed(told))
+
+
+def test_no_epoch_is_later_than_a_frame_can_say_and_ids_are_left_for_others() -> None:
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Fence(stream=1, epoch=1 << 32, life=1, own=ABC)))
+    chosen = asks.Register(stream=1, epoch=2, topic="bars", session=0, regid=(1 << 63) - 1)
+    assert asks.ask_of(asks.packed(chosen)) == chosen
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(replace(chosen, regid=1 << 63)))
 
 
 def test_names_and_lists_are_no_longer_than_they_may_be() -> None:

@@ -70,7 +70,8 @@ def names_of_path(path: Path) -> Iterator[str]:
 
 
 def at_home(word: str, path: Path) -> bool:
-    return any(folder in path.parts for folder in AT_HOME.get(word, ()))
+    homes = AT_HOME.get(word, ())
+    return any(part == home or part.startswith(f"{home}_") for home in homes for part in path.parts)
 
 
 def test_no_banned_word_is_a_name() -> None:

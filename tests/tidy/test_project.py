@@ -94,5 +94,5 @@ def test_check_says_what_it_does_before_it_is_done(tmp_path: Path) -> None:
         assert process.stderr.readline() == "check: slow one ...\n"
         assert process.poll() is None
         (tmp_path / "go").write_text("")
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=150)
     assert said.startswith("ok")

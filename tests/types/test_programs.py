@@ -58,7 +58,7 @@ def _run(command: list[str], folder: Path) -> str:
     return ran.stdout
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("check", [pyright, mypy])
 def test_each_wrong_line_is_flagged_and_no_other(
     tmp_path: Path, check: Callable[[Path], set[int]]

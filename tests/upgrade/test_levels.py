@@ -1,32 +1,25 @@
-"""Levels: which code may work with which repository (ADR 32), and what an upgrade waits for."""
+"""Levels: which code may work with which repository, also at once (ADR 32)."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 import onceq
-from onceq import telemetry, version
+from onceq import version
 from onceq.cli.exits import VIOLATION
 from onceq.engine.connect.brief import brief_link
 from onceq.engine.connect.opening import async_open_verified, open_verified
-from onceq.engine.embedded import find_binaries
 from onceq.engine.embedded.locate import locate
-from onceq.engine.faultpoints import VARIABLE
 from onceq.engine.perform.spark_driver import Route, spark_driver
-from onceq.engine.schema import migrate, upgrading
-from onceq.engine.schema.holders import Holder
+from onceq.engine.schema import migrate
 from onceq.engine.sessions import levels, session
 from onceq.engine.sessions.silence import AsyncOwnConnection, OwnConnection
 from onceq.errors import (
-    DeadlineExceeded,
     OnceqError,
     OperatingError,
     SchemaMismatch,
@@ -34,26 +27,19 @@ from onceq.errors import (
     SchemaTooNew,
 )
 from onceq.spark.given.route import reach
-from tests.cli.parts import Cli, run_here
-from tests.events import Events, emits
-from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
-from tests.upgrade.former import make_former
+from tests.cli.parts import Cli
+from tests.parts import LIMIT_S, plain, scalar, serving, wait_until
+from tests.upgrade.looks import stamp
 from tests.upgrade.next_onceq import NextChild, make_next
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    import psycopg
 
 RAW = onceq.Queue("raw", bytes, bytes)
 NEXT = onceq.Queue("next", bytes, bytes)
 OLD = RAW.handled_by(lambda body, _: b"old: " + body)
-
-
-def stamp(conninfo: str, repository: str) -> levels.Stamp | None:
-    with plain(conninfo) as connection:
-        return migrate.stamp(connection, repository)
 
 
 # --- which code works with which repository -------------------------------------------------------
@@ -306,215 +292,3 @@ def test_users_of_a_former_level_are_known_by_their_names(conninfo: str, reposit
                 assert (stamp(conninfo, repository) or MADE).level == 3
                 with plain(conninfo) as connection:
                     connection.execute(at_2.encode())
-
-
-# --- what an upgrade waits for --------------------------------------------------------------------
-
-
-@pytest.fixture
-def former(conninfo: str, repository_name: str) -> str:
-    """An empty repository of 0.1.0."""
-    make_former(conninfo, repository_name, "0.1.0")
-    return repository_name
-
-
-@pytest.fixture
-def busy(conninfo: str, former: str) -> Generator[psycopg.Connection[object]]:
-    """A session with an open transaction that has read the largest table."""
-    with plain(make_conninfo(conninfo, application_name="report")) as connection:
-        connection.execute(f"begin; select from {former}.element".encode())
-        yield connection
-
-
-def test_a_table_that_stays_locked_ends_an_upgrade_in_time(
-    conninfo: str, former: str, busy: psycopg.Connection[object]
-) -> None:
-    before = stamp(conninfo, former)
-    with plain(conninfo) as connection:
-        holder = rf"pid {busy.info.backend_pid} \(\w+, report, .*idle in transaction for \d+ s\)"
-        with pytest.raises(DeadlineExceeded, match=rf"was not upgraded.* locked by {holder}; end"):
-            migrate.apply(connection, former, wait_s=0)
-    assert stamp(conninfo, former) == before
-    answer = run_here("init", "--url", conninfo, "--repository", former, "--timeout", "0")
-    assert answer.code == VIOLATION
-    assert "report" in answer.err
-
-
-@emits(telemetry.UpgradeWaits)
-def test_it_is_tried_again_until_the_lock_is_free(
-    conninfo: str,
-    former: str,
-    busy: psycopg.Connection[object],
-    events: Events,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def told(event: telemetry.UpgradeWaits) -> None:
-        telemetry.tell(migrate.log, event)
-        assert f"pid {busy.info.backend_pid}" in event.holders
-        busy.execute("rollback")
-
-    monkeypatch.setattr(migrate, "PAUSE_S", 0.01)
-    with plain(conninfo) as connection:
-        assert migrate.apply(connection, former, told=told)
-    assert stamp(conninfo, former) == upgrading.made()
-    assert [one["event"] for one in events.all].count("upgrade_waits") == 1
-
-
-def test_another_one_who_upgrades_is_waited_for(
-    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upgrading, "OTHERS_MS", 50)
-    with plain(conninfo) as other, plain(conninfo) as connection:
-        other.execute("select pg_advisory_lock(hashtext('onceq.migrate'))")
-        with pytest.raises(DeadlineExceeded, match=f"locked by pid {other.info.backend_pid} "):
-            migrate.apply(connection, former, wait_s=0)
-
-
-def test_a_prepared_transaction_that_holds_a_lock_is_named() -> None:
-    nobody = Holder(pid=None, role=None, application=None, state=None, host=None, open_s=None)
-    assert "pg_prepared_xacts" in str(nobody)
-
-
-def test_one_who_was_faster_is_noticed(
-    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The SQL refuses a repository that has changed since it was made for it."""
-    body = upgrading.body
-
-    def late(repository: str, stamp: levels.Stamp | None) -> str:
-        text = body(repository, stamp)
-        monkeypatch.setattr(upgrading, "body", body)
-        migrate.apply_with(conninfo, repository)
-        return text
-
-    monkeypatch.setattr(upgrading, "body", late)
-    assert not migrate.apply_with(conninfo, former)
-    monkeypatch.setattr(upgrading, "body", late)
-    missing = f"{former}_fresh"
-    assert not migrate.apply_with(conninfo, missing)
-    with plain(conninfo) as connection:
-        connection.execute(f"drop schema {missing} cascade".encode())
-
-
-def test_one_that_is_killed_in_the_middle_has_done_nothing_and_is_run_again(
-    conninfo: str, former: str, tmp_path: Path
-) -> None:
-    before = (stamp(conninfo, former), shape(conninfo, former))
-    program = (
-        "import sys; from onceq.engine.schema.migrate import apply_with; apply_with(*sys.argv[1:])"
-    )
-    command = [sys.executable, "-c", program, conninfo, former]
-    killed = subprocess.run(
-        command,
-        env={**os.environ, VARIABLE: f"migrate.made 1 kill {tmp_path}"},
-        check=False,
-        stderr=subprocess.DEVNULL,
-    )
-    assert killed.returncode == -9
-    assert (stamp(conninfo, former), shape(conninfo, former)) == before
-    assert migrate.apply_with(conninfo, former)
-    assert stamp(conninfo, former) == upgrading.made()
-
-
-# --- what is printed ------------------------------------------------------------------------------
-
-SHAPE = """
-select 'column', table_name::text, column_name::text, concat_ws(' ', ordinal_position, data_type,
-    udt_name, is_nullable, column_default, is_identity) from information_schema.columns
-    where table_schema = %(r)s
-union all select 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-    from pg_constraint where connamespace = %(r)s::regnamespace
-union all select 'index', tablename, indexname, indexdef from pg_indexes where schemaname = %(r)s
-union all select 'view', viewname, '', definition from pg_views where schemaname = %(r)s
-union all select 'sequence', sequencename, '', concat_ws(' ', data_type, start_value, min_value,
-    max_value, increment_by, cache_size) from pg_sequences where schemaname = %(r)s
-union all select 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(t.oid)
-    from pg_trigger t join pg_class c on c.oid = tgrelid
-    where c.relnamespace = %(r)s::regnamespace and not tgisinternal
-union all select 'function', oid::regprocedure::text, '', pg_get_functiondef(oid)
-    from pg_proc where pronamespace = %(r)s::regnamespace and prokind = 'f'
-union all select 'storage', relname, '', concat_ws(' ', relkind, relpersistence, reloptions::text)
-    from pg_class where relnamespace = %(r)s::regnamespace
-order by 1, 2, 3, 4
-"""
-
-
-def shape(conninfo: str, repository: str) -> list[tuple[str, ...]]:
-    """Returns all that a repository consists of, as of one called onceq."""
-    with plain(conninfo) as connection:
-        found = connection.execute(SHAPE, {"r": repository}).fetchall()
-    return [tuple(str(value).replace(repository, "onceq") for value in row) for row in found]
-
-
-def printed(conninfo: str, repository: str) -> str:
-    answer = run_here("init", "--print-sql", "--url", conninfo, "--repository", repository)
-    assert answer.code == 0
-    return answer.out
-
-
-def run_by_psql(conninfo: str, script: str) -> subprocess.CompletedProcess[str]:
-    psql = str(find_binaries().program("psql"))
-    return subprocess.run(
-        [psql, conninfo, "-q", "-v", "ON_ERROR_STOP=1"],
-        input=script,
-        text=True,
-        check=False,
-        capture_output=True,
-    )
-
-
-@pytest.mark.parametrize("name", ["0.1.0", "0.1.0-5", "none"])
-def test_what_is_printed_does_what_init_does(
-    conninfo: str, repository_name: str, name: str
-) -> None:
-    ours, other = repository_name, f"{repository_name}_other"
-    with plain(conninfo) as connection:
-        try:
-            for one in (ours, other) if name != "none" else ():
-                make_former(conninfo, one, name)
-            script = printed(conninfo, ours)
-            assert run_by_psql(conninfo, script).returncode == 0
-            assert migrate.apply_with(conninfo, other)
-            assert shape(conninfo, ours) == shape(conninfo, other)
-            assert stamp(conninfo, ours) == stamp(conninfo, other) == upgrading.made()
-            assert not migrate.apply_with(conninfo, ours)
-            again = run_by_psql(conninfo, script)
-            assert again.returncode == 3
-            assert "print this script again" in again.stderr
-            assert "is up to date" in printed(conninfo, ours)
-            assert run_by_psql(conninfo, printed(conninfo, ours)).returncode == 0
-        finally:
-            connection.execute(f"drop schema if exists {other} cascade".encode())
-
-
-def test_what_is_printed_is_what_init_runs(
-    conninfo: str, former: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = printed(conninfo, former)
-    body = upgrading.body
-    ran: list[str] = []
-
-    def noted(repository: str, stamp: levels.Stamp | None) -> str:
-        ran.append(body(repository, stamp))
-        return ran[-1]
-
-    monkeypatch.setattr(upgrading, "body", noted)
-    assert migrate.apply_with(conninfo, former)
-    give = upgrading.GIVE.format(r=former)
-    assert script.rstrip().endswith(f"begin;\n{ran[0]}\ncommit;\n{give}")
-
-
-SMALL = {"spark_server", "spark_server_pkey", "spark_server_name_key"}
-"""A row for each Spark server: a migration may rewrite it, as one did that gave them numbers."""
-
-
-def test_no_migration_rewrites_a_table_that_may_be_large(conninfo: str, former: str) -> None:
-    query = (
-        "select relname, pg_relation_filenode(oid) from pg_class"
-        " where relnamespace = %s::regnamespace and relkind in ('r', 'i')"
-    )
-    before = {name: file for name, file in rows(conninfo, query, former) if name not in SMALL}
-    migrate.apply_with(conninfo, former)
-    after = dict(rows(conninfo, query, former))
-    assert "element" in before
-    assert {name: after.get(name) for name in before} == before

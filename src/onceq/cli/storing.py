@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onceq.cli.stores import At, Begun, Kept, LogTo
-    from onceq.streams.model import asks
+    from onceq.streams.model import listings
     from onceq.streams.net.tls import Certificates
     from onceq.streams.store.disk_store import DiskStore
 
@@ -118,7 +118,7 @@ def show(output: Output, store: str, certificates: Certificates | None) -> int:
     return OK
 
 
-def _known(store: str, certificates: Certificates | None) -> tuple[Sequence[asks.Listed], str]:
+def _known(store: str, certificates: Certificates | None) -> tuple[Sequence[listings.Listed], str]:
     """Returns the streams that a store knows, and its name."""
     if not Path(store).exists():
         try:
@@ -131,7 +131,7 @@ def _known(store: str, certificates: Certificates | None) -> tuple[Sequence[asks
     return [listing.listed(held) for held in catalogue.streams.values()], identity.store
 
 
-async def _asked(store: str, certificates: Certificates | None) -> Sequence[asks.Listed]:
+async def _asked(store: str, certificates: Certificates | None) -> Sequence[listings.Listed]:
     asker = Asker(None if certificates is None else certificates.connecting())
     try:
         found = await listed(asker, store, ANSWER_S)
@@ -142,7 +142,7 @@ async def _asked(store: str, certificates: Certificates | None) -> Sequence[asks
     return found
 
 
-def row_of(one: asks.Listed) -> dict[str, Any]:
+def row_of(one: listings.Listed) -> dict[str, Any]:
     """Returns a stream as a row."""
     return {
         "stream": f"{one.stream:016x}",

@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,7 @@ from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.output import Output, hint, plain
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FlightFull, NotRegistered
-from onceq.streams.model import asks
+from onceq.streams.model import listings
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.model.window import Flight
 from onceq.streams.net.address import address
@@ -66,7 +66,7 @@ def session_of(text: str, option: str) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _asking(asked: Asked) -> AsyncIterator[tuple[Asker, StoreList]]:
+async def _asking(asked: Asked) -> AsyncGenerator[tuple[Asker, StoreList]]:
     """Gives who asks stores, and which."""
     certificates = asked.certificates
     own = listed(asked.stores)
@@ -79,7 +79,7 @@ async def _asking(asked: Asked) -> AsyncIterator[tuple[Asker, StoreList]]:
         asker.close()
 
 
-async def _answers(asked: Asked) -> Mapping[str, tuple[asks.Listed, ...]]:
+async def _answers(asked: Asked) -> Mapping[str, tuple[listings.Listed, ...]]:
     """Returns what stores know. NotRegistered: none answers."""
     async with _asking(asked) as (asker, own):
         found = await listed_all(asker, own.stores, asked.timeout)
@@ -93,8 +93,8 @@ async def _answers(asked: Asked) -> Mapping[str, tuple[asks.Listed, ...]]:
 
 
 def _of_stream(
-    found: Mapping[str, tuple[asks.Listed, ...]], topic: str, session: int
-) -> dict[str, asks.Listed]:
+    found: Mapping[str, tuple[listings.Listed, ...]], topic: str, session: int
+) -> dict[str, listings.Listed]:
     """Returns what stores have of the stream of a topic and a session."""
     return {
         store: one
@@ -107,7 +107,7 @@ def _of_stream(
 def list_streams(output: Output, asked: Asked) -> int:
     """Lists streams, each once, as the store says that has most of it."""
     found = asyncio.run(_answers(asked))
-    by_stream: dict[int, dict[str, asks.Listed]] = {}
+    by_stream: dict[int, dict[str, listings.Listed]] = {}
     for store, known in found.items():
         for one in known:
             by_stream.setdefault(one.stream, {})[store] = one
@@ -117,7 +117,7 @@ def list_streams(output: Output, asked: Asked) -> int:
     return OK
 
 
-def _row(of_stores: Mapping[str, asks.Listed]) -> dict[str, Any]:
+def _row(of_stores: Mapping[str, listings.Listed]) -> dict[str, Any]:
     best = max(of_stores.values(), key=lambda one: (one.admitted, one.end))
     return {
         "topic": best.topic,
@@ -133,7 +133,7 @@ def _row(of_stores: Mapping[str, asks.Listed]) -> dict[str, Any]:
     }
 
 
-def _stream(topic: str, named: Named) -> dict[str, asks.Listed]:
+def _stream(topic: str, named: Named) -> dict[str, listings.Listed]:
     session = session_of(named.source, "--source")
     return _of_stream(asyncio.run(_answers(named)), topic, session)
 
@@ -253,7 +253,7 @@ async def _sent(source: AsyncSource, file: Path, timeout_s: float) -> tuple[int,
         return first, source.next_number
 
 
-async def _lines_of_input() -> AsyncIterator[bytes]:
+async def _lines_of_input() -> AsyncGenerator[bytes]:
     """Yields the lines of standard input as they come, while the source goes on living."""
     if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         for line in sys.stdin.buffer:

@@ -13,7 +13,7 @@ from onceq.engine.connect.async_links import AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
-from onceq.errors import IllegalState
+from onceq.errors import ConnectionLost, IllegalState
 from onceq.manager import program
 from onceq.manager.async_registrations import AsyncRegistrationOperations
 from onceq.manager.async_taker import AsyncTaker
@@ -215,7 +215,11 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
 
     async def _caller(self, connection: Any) -> AsyncPostgresDriver:
         async with self._link.borrowed() as link:
-            return await self._callers.driver(connection, link.connection)
+            try:
+                return await self._callers.driver(connection, link.connection)
+            except ConnectionLost:  # ours, which nobody has noticed, or the caller's, again
+                await link.reconnect()
+                return await self._callers.driver(connection, link.connection)
 
     async def close(self) -> None:
         """Closes the connections; gives back what was dequeued in transactions that rolled back."""

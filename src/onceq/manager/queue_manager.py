@@ -14,7 +14,7 @@ from onceq.engine.connect.links import Links
 from onceq.engine.connect.unwrap import Callers
 from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.driver import PostgresDriver
-from onceq.errors import IllegalState
+from onceq.errors import ConnectionLost, IllegalState
 from onceq.manager import program
 from onceq.manager.registrations import RegistrationOperations
 from onceq.manager.taker import Taker
@@ -214,7 +214,11 @@ class QueueOperations(RegistrationOperations):
 
     def _caller(self, connection: Any) -> PostgresDriver:
         with self._link.borrowed() as link:
-            return self._callers.driver(connection, link.connection)
+            try:
+                return self._callers.driver(connection, link.connection)
+            except ConnectionLost:  # ours, which nobody has noticed, or the caller's, again
+                link.reconnect()
+                return self._callers.driver(connection, link.connection)
 
     def close(self) -> None:
         """Closes the connections; gives back what was dequeued in transactions that rolled back."""

@@ -154,12 +154,12 @@ class OnceqStreamSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """The reader of all that is stable now."""
-        return MessagesReader(StreamOptions.from_spark(self.options))
+        return StreamTableReader(StreamOptions.from_spark(self.options))
 
-    def streamReader(self, schema: StructType) -> MessagesStreamReader:  # noqa: N802, ARG002 - Spark's signature
+    def streamReader(self, schema: StructType) -> StreamQueryReader:  # noqa: N802, ARG002 - Spark's signature
         """The reader of this query, in the process where Spark plans it."""
         say_no_hanging_up()
-        return MessagesStreamReader(StreamOptions.from_spark(self.options))
+        return StreamQueryReader(StreamOptions.from_spark(self.options))
 
 
 class Stores:
@@ -250,7 +250,7 @@ def _batch(stream: int, piece: Piece) -> RecordBatch:
     return batch_of(([hexed(stream)] * count, [piece.epoch] * count, numbers, bodies), _ARROW)
 
 
-class MessagesReader(DataSourceReader):
+class StreamTableReader(DataSourceReader):
     """Reads all that is stable when it is planned."""
 
     def __init__(self, options: StreamOptions) -> None:
@@ -266,7 +266,7 @@ class MessagesReader(DataSourceReader):
         return self._stores.read(partition)
 
 
-class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamQueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches by what is stable, and acknowledges them."""
 
     def __init__(self, options: StreamOptions) -> None:

@@ -21,8 +21,9 @@ from onceq.model.queue import Queue
 from onceq.streams.api import given
 from onceq.streams.api.given import OnEvent, Shared
 from onceq.streams.bridge.hands import IntoContext
-from onceq.streams.bridge.into import Application, AsyncInto, Target
+from onceq.streams.bridge.into import Application, AsyncInto
 from onceq.streams.bridge.relay import AsyncRelay, From
+from onceq.streams.bridge.target import Target
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.tls import Certificates

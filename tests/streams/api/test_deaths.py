@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq import streams
+from tests.parts import wait_until
 from tests.streams.api.towns import RAW, READER, SENDER, WITHIN_S, read, sent, town
 from tests.tidy.source_tree import ROOT
 
@@ -41,6 +42,8 @@ SHOW = """
     RAW = streams.Topic("raw")
     def show(message):
         print(message.number, message.body.decode(), message.retransmitted, flush=True)
+        if message.number == 1_000:
+            input()
         if message.number == 2_999:
             receiver.stop()
     with streams.open(session_id=0x0B5) as context:
@@ -103,11 +106,15 @@ def test_a_receiver_that_is_killed_is_shown_again_what_was_not_acknowledged(
         with streams.open() as context:
             sent(context, stores.at(), texts)
         with child(SHOW, stores.at("c")) as process:
-            shown = [line.split() for line in lines_until(process, "1500 ")]
+            shown = [line.split() for line in lines_until(process, "1000 ")]
+            key = f"session {READER:x}"
+            wait_until(lambda: max(stores.positions(key), default=0) > 0, WITHIN_S)
+            tell(process)
+            shown += [line.split() for line in lines_until(process, "1500 ")]
             process.kill()
             process.wait(WITHIN_S)
         assert [(number, body) for number, body, _ in shown] == [(str(n),) * 2 for n in range(1501)]
-        acknowledged = stores.positions(f"session {READER:x}")
+        acknowledged = stores.positions(key)
         with streams.open(session_id=READER) as context:
             shows = read(context, RAW, 2_999, at=stores.at("b"))
         assert max(acknowledged) > 0
@@ -130,6 +137,13 @@ def test_ctrl_c_ends_a_receiver_and_what_was_being_shown_comes_again(tmp_path: P
             assert complaints.rstrip().endswith("KeyboardInterrupt")
         with streams.open(session_id=READER) as context:
             assert read(context, RAW, 9, at=stores.at("a")).numbers() == [5, 6, 7, 8, 9]
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    """Have a program go on that waits for a line."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 WAIT = """

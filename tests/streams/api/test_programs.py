@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from onceq import streams
+from tests.parts import wait_until
 from tests.streams.api.towns import BARS, READER, SENDER, WITHIN_S, Bar, Shows, bars, town
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def test_a_feed_that_runs_again_goes_on_where_the_stores_are(tmp_path: Path) -> 
         assert shows.numbers() == [*range(700)]
         assert shows.values() == bars(700)
         assert all(message.retransmitted for message in shows.shown)
-        assert stores.positions(f"session {READER:x}") == [700] * 3
-        assert stores.links() == 0
+        told = sorted(stores.positions(f"session {READER:x}"))
+        assert told[1:] == [700] * 2, "a quorum is told, if one answers late"
+        wait_until(lambda: stores.links() == 0, WITHIN_S)
 
 
 def test_a_receiver_learns_all_from_its_source_and_hears_it(tmp_path: Path) -> None:

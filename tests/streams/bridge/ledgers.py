@@ -9,7 +9,8 @@ from typing import Any
 
 from onceq.engine.embedded.locate import Located
 from onceq.streams.bridge.hands import IntoContext
-from onceq.streams.bridge.into import Application, AsyncInto, Handler, Target
+from onceq.streams.bridge.into import Application, AsyncInto, Handler
+from onceq.streams.bridge.target import Target
 from onceq.streams.model.events import Event
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.catching_up import Patience

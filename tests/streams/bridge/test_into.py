@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceq import telemetry
 from onceq.errors import Fenced, HandlerMisuse, InvalidValue, Reject, Retry
-from onceq.streams.bridge.into import Target
+from onceq.streams.bridge.target import Target
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.events import Event, Loss, RolledBack, WhyLost
 from onceq.streams.model.quorum import StoreList, listed
 from proof.harness.proxy import Cut, Proxy, Side
+from tests.events import emits
 from tests.parts import install_variant
 from tests.streams.bridge.ledgers import Ledger, Mine, living, run
 from tests.streams.net.clusters import running
@@ -90,6 +92,7 @@ def test_stores_are_told_of_what_has_taken_effect_only(ledger: Ledger) -> None:
     asyncio.run(live())
 
 
+@emits(telemetry.EffectsGivenUp, telemetry.EffectsUndone)
 def test_a_message_that_raises_goes_to_the_error_queue_and_its_neighbours_take_effect(
     ledger: Ledger,
 ) -> None:
@@ -270,6 +273,7 @@ def test_a_stream_that_is_replaced_while_it_is_received_is_not_taken(ledger: Led
     assert ledger.numbers() == [*range(10)]
 
 
+@emits(telemetry.EffectsMissed)
 def test_a_void_number_is_passed_and_told(ledger: Ledger) -> None:
     async def live() -> None:
         told: list[Event] = []

@@ -288,7 +288,9 @@ def test_a_stream_that_was_replaced_is_not_sent_to(outbox: Outbox) -> None:
     asyncio.run(live())
 
 
-def test_what_cannot_be_is_refused() -> None:
-    for wrong in ({"batch": 0}, {"batch": 10, "ahead": 5}, {"idle_s": 0.0}):
-        with pytest.raises(InvalidValue):
-            From(name="out", queue="outbox", **wrong)
+@pytest.mark.parametrize(
+    "wrong", [{"batch": 0}, {"batch": 10, "ahead": 5}, {"idle_s": 0.0}], ids=str
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        From(name="out", queue="outbox", **wrong)

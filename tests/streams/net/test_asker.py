@@ -126,7 +126,7 @@ def test_with_tls_only_who_is_certified_is_heard(tmp_path: Path) -> None:
         ask = asks.Look(topic="bars", session=9)
         async with serving(MemoryStore(), ours) as (daemon, at):
             asker = Asker(ours.connecting())
-            assert await asker.ask(at, ask, 5.0) == (asks.Found(), ())
+            assert await asker.ask(at, ask, 60.0) == (asks.Found(), ())
             asker.close()
             for tls in (theirs.connecting(), None):
                 stranger = Asker(tls)
@@ -163,7 +163,7 @@ def test_a_store_that_gives_without_end_is_not_believed() -> None:
         server = await asyncio.start_server(give, "127.0.0.1", 0)
         at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         asker = Asker()
-        assert await asker.ask(at, asks.Fetch(stream=S, begin=0, end=9), 5.0) is None
+        assert await asker.ask(at, asks.Fetch(stream=S, begin=0, end=9), 60.0) is None
         asker.close()
         await ended.wait()
         server.close()

@@ -241,6 +241,34 @@ def test_a_disk_that_fails_ends_the_store(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+class Unforeseen(Ailing):
+    """A disk that meets what nobody thought of, when it is told to."""
+
+    def sync(self, handle: int) -> None:
+        if self.sync_fails:
+            raise ZeroDivisionError
+        super().sync(handle)
+
+
+def test_whatever_goes_wrong_as_it_commits_ends_the_store(tmp_path: Path) -> None:
+    """It would take frames, and never answer."""
+
+    async def run() -> None:
+        initialize(tmp_path / "a", chance, segment_bytes=1 << 20)
+        files = Unforeseen(tmp_path / "a")
+        store = DiskStore(tmp_path / "a", chance, files=files)
+        server = Server(store)
+        source = await begun(await server.address())
+        files.sync_fails = True
+        source.link.send(data_of(1, 0))
+        assert await source.heard() is None, "nothing was acknowledged"
+        with pytest.raises(ZeroDivisionError):
+            await server.running
+        store.close()
+
+    asyncio.run(run())
+
+
 def test_more_than_it_can_bear_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemons, "LINKS_MAX", 2)
 

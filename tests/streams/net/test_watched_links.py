@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 LOOK = asks.Look(topic="bars", session=9)
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 class Watched:

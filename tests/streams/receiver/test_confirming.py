@@ -29,7 +29,7 @@ def said(below: int, epoch: int = 1) -> asks.Confirm:
 
 
 def due(one: Confirming, below: int, **given: Any) -> asks.Confirm | None:
-    at = {"epoch": 1, "link": 1, "now_s": 0.0, **given}
+    at: dict[str, Any] = {"epoch": 1, "link": 1, "now_s": 0.0, **given}
     found = one.due(below, **at)
     if found is not None:
         one.said(found, link=at["link"], now_s=at["now_s"])

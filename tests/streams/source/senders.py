@@ -53,7 +53,7 @@ class Source:
 
     def __init__(self, own: StoreList = ABC, flight: int = 10, **given: Any) -> None:
         life = SourceLife(life=5, born_s=1, own=own, topic="bars", session=9, address="x:1")
-        sizes = {"messages_max": flight, **given.pop("flights", {})}
+        sizes: dict[str, Any] = {"messages_max": flight, **given.pop("flights", {})}
         policy = Policy(**given.pop("policy", {}))
         self.core = Sending(life, Flight(**sizes), TIMING, policy=policy, **given)
         self.now_s = 0.0

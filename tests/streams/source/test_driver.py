@@ -163,14 +163,18 @@ def test_it_begins_when_the_stores_do() -> None:
                     assert one.next_number
                 with pytest.raises(DeadlineExceeded, match="no stable set"):
                     await one.wait_registered(0.3)
-                missing = [event.store for event in heard.of(events.RegistrationError)]
-                assert missing == sorted(str(at) for at in stores.addresses.values())
+                all_of_them = sorted(str(at) for at in stores.addresses.values())
+                await soon(lambda: missing(heard) == all_of_them)
                 await stores.start("abc")
                 await one.wait_registered(WITHIN_S)
                 assert one.send(b"first") == 0
                 await one.wait_stable(WITHIN_S)
 
     asyncio.run(run())
+
+
+def missing(heard: Heard) -> list[str]:
+    return [event.store for event in heard.of(events.RegistrationError)]
 
 
 def test_a_flight_that_is_full_has_room_when_messages_are_stable() -> None:

@@ -340,7 +340,7 @@ def test_one_sync_commits_all_that_came_meanwhile(tmp_path: Path) -> None:
     class Held(Ailing):
         def sync(self, handle: int) -> None:
             entered.set()
-            assert go.wait(30)
+            assert go.wait(60)
             super().sync(handle)
 
     files = Held(tmp_path)
@@ -357,12 +357,12 @@ def test_one_sync_commits_all_that_came_meanwhile(tmp_path: Path) -> None:
     committer.start()
     first = log.append(EntryKind.FRAME, 1, frame(0))
     committer.wake()
-    assert entered.wait(30)
+    assert entered.wait(60)
     for n in range(1, 1_001):
         log.append(EntryKind.FRAME, 1, frame(n))
         committer.wake()
     go.set()
-    assert all_told.wait(30)
+    assert all_told.wait(60)
     committer.stop()
     assert told[0] == first
     assert told == sorted(told)
@@ -374,7 +374,7 @@ def test_one_sync_commits_all_that_came_meanwhile(tmp_path: Path) -> None:
 def test_a_committer_whose_disk_fails_says_so_and_ends(tmp_path: Path) -> None:
     files = Ailing(tmp_path)
     log = begun(tmp_path, files=files)
-    failed: list[OSError] = []
+    failed: list[Exception] = []
     told: list[int] = []
     committer = Committer(log, told=told.append, failed=failed.append)
     files.sync_fails = True

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
-from onceq.streams.model.ops import FetchRange
+from onceq.streams.model.ops import AskStore, FetchRange
 from onceq.streams.model.quorum import listed
 from onceq.streams.store.catalogue import Needs
 from onceq.streams.store.program import TRIES, Keep, Perform, admit
@@ -62,7 +62,7 @@ def run(
                     kept += copies
                     answer = None
                 case Perform(copied=copied):
-                    assert copied is None or kept
+                    assert not copied or kept
                     performed.append(tuple(kept))
                     kept = []
                     lacks = Needs(begin=begin, end=6, firsts=FIRSTS)
@@ -74,6 +74,10 @@ def run(
                     if frames is not None:
                         numbers = sorted(n for n in frames if wanted.begin <= n < wanted.end)
                         answer = tuple(frames[n] for n in numbers)
+                case AskStore(store=store, ask=wanted):
+                    frames = has.get(store)
+                    begin_at = 5 if frames else wanted.end  # who has something has the last
+                    answer = None if frames is None else asks.Range(begin=begin_at, end=6)
                 case _:
                     raise AssertionError(op)
             op = program.send(answer)
@@ -118,6 +122,17 @@ def test_what_all_have_trimmed_is_left_out() -> None:
     answer, performed, _ = run(2, {"a": trimmed, "b": less})
     assert answer == HOLDING
     assert performed[-1] == tuple(data_of(n) for n in (3, 4, 5))
+
+
+def test_if_all_of_it_is_trimmed_nothing_is_copied() -> None:
+    answer, performed, _ = run(2, {"a": {}, "b": {}})
+    assert (answer, performed) == (HOLDING, [(), ()])
+    assert run(2, {"a": {}})[0] == HOLDING, "nobody waits for what b alone may have"
+    five = replace(ASK.bridge, lists=(listed("a b c d e"),))
+    many = replace(ASK, bridge=five, donors=("a", "b", "c", "d"))
+    assert run(2, {"a": {}}, ask=many)[0] == asks.Lacking(begin=2, end=6)
+    behind = {n: WHOLE[n] for n in (0, 1)}
+    assert run(2, {"a": {}, "b": behind})[0] == asks.Lacking(begin=2, end=6), "it may have it yet"
 
 
 def test_what_was_copied_before_is_left_if_others_have_trimmed_what_follows_it() -> None:

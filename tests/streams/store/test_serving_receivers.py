@@ -119,6 +119,14 @@ def test_receivers_register_acknowledge_and_are_forgotten(served: Served) -> Non
     assert served.told(asks.Deregister(stream=9, regid=1), OTHER) == asks.NotAdmitted()
 
 
+def test_the_greatest_id_that_may_be_chosen_leaves_ids_for_others(served: Served) -> None:
+    served.begin()
+    chosen = asks.Register(stream=S, epoch=1, topic="bars", session=0, regid=(1 << 63) - 1)
+    assert isinstance(served.told(chosen, OTHER), asks.Registered)
+    made = served.told(asks.Register(stream=S, epoch=1, topic="bars", session=3), OTHER)
+    assert made == asks.Registered(epoch=1, regid=1 << 63, old=False, below=0)
+
+
 def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) -> None:
     look, learn = asks.Look(topic="bars", session=9), asks.Learn(topic="bars", session=9)
     assert served.told(look) == asks.Found()

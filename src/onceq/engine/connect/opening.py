@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from onceq.engine.perform import async_driver, driver
 from onceq.engine.perform.gate import Gate
 from onceq.engine.schema import migrate
+from onceq.engine.sessions import async_opening, opening
 from onceq.engine.sessions.silence import Patience
 from onceq.engine.wake.watch import Watch
 from onceq.model.element import Element
@@ -49,11 +49,11 @@ class Handling(Generic[H]):
 def open_verified(
     conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
 ) -> tuple[psycopg.Connection[Any], str]:
-    """Opens a session on a repository, which it verifies; see `driver.open_session`.
+    """Opens a session on a repository, which it verifies; see `opening.open_on`.
 
     What it verifies is in the answer to the session's first question.
     """
-    opened, again, stamp = driver.open_on(repository, conninfo, settings, patience)
+    opened, again, stamp = opening.open_on(repository, conninfo, settings, patience)
     with contextlib.ExitStack() as undo:
         undo.callback(opened.close)
         migrate.check(opened.info, repository, stamp)
@@ -65,7 +65,7 @@ async def async_open_verified(
     conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
     """The same."""
-    opened, again, stamp = await async_driver.open_on(repository, conninfo, settings, patience)
+    opened, again, stamp = await async_opening.open_on(repository, conninfo, settings, patience)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(opened.close)
         await asyncio.to_thread(migrate.check, opened.info, repository, stamp)

@@ -218,10 +218,17 @@ class Callers:
         self._databases = weakref.WeakKeyDictionary()
 
     def driver(self, connection: Any, ours: psycopg.Connection[Any]) -> PostgresDriver:
-        """See `caller_driver`. Raises InvalidValue also if it leads elsewhere than ours."""
+        """See `caller_driver`. Raises InvalidValue also if it leads elsewhere than ours.
+
+        What ours has answered counts only while it lives, as the database may have been restarted:
+        ConnectionLost is raised also if ours is lost.
+        """
         driver = caller_driver(connection, self._repository)
-        if self._database(driver.connection) != self._database(ours):
-            raise _elsewhere(driver.connection, ours)
+        theirs = self._database(driver.connection)
+        if theirs != self._database(ours):
+            del self._databases[ours]
+            if theirs != self._database(ours):
+                raise _elsewhere(driver.connection, ours)
         return driver
 
     def _database(self, connection: psycopg.Connection[Any]) -> object:
@@ -243,8 +250,11 @@ class AsyncCallers:
     ) -> AsyncPostgresDriver:
         """See `Callers.driver`."""
         driver = await async_caller_driver(connection, self._repository)
-        if await self._database(driver.connection) != await self._database(ours):
-            raise _elsewhere(driver.connection, ours)
+        theirs = await self._database(driver.connection)
+        if theirs != await self._database(ours):
+            del self._databases[ours]
+            if theirs != await self._database(ours):
+                raise _elsewhere(driver.connection, ours)
         return driver
 
     async def _database(self, connection: psycopg.AsyncConnection[Any]) -> object:

@@ -29,10 +29,8 @@ from onceq.engine.perform.differing import (
 from onceq.engine.perform.gate import Gate, Way
 from onceq.engine.perform.stop import Stop
 from onceq.engine.perform.together import Together, misuse
-from onceq.engine.sessions import forking, session, silence
+from onceq.engine.sessions import async_opening, session
 from onceq.engine.sessions.identity import is_alive
-from onceq.engine.sessions.levels import stamp_of
-from onceq.engine.sessions.silence import AsyncOwnConnection
 from onceq.engine.wake.waiting import Pause
 from onceq.engine.wake.watch import Watch, is_lost
 from onceq.errors import ConnectionLost, OnceqError, StatementRefused
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from onceq.engine.bind.statement import Binding
-    from onceq.engine.sessions.levels import Stamp
     from onceq.engine.sessions.silence import Patience
     from onceq.engine.wake.exchange import Wire
     from onceq.model.element import Element, Fate
@@ -70,79 +67,8 @@ async def open_session(
 
     That SQL is empty unless the startup options did not arrive. Raises as `connect` does.
     """
-    connection, again, _ = await open_on(None, conninfo, settings, patience)
+    connection, again, _ = await async_opening.open_on(None, conninfo, settings, patience)
     return connection, again
-
-
-async def open_on(
-    repository: str | None,
-    conninfo: str,
-    settings: Mapping[str, str],
-    patience: Patience | None = None,
-) -> tuple[psycopg.AsyncConnection[Any], str, Stamp | None]:
-    """Returns what `open_session` does, and the stamp of a repository: None, if there is none.
-
-    Raises as `connect` does, and StatementRefused: this role may not read it.
-    """
-    conninfo = silence.hasty(conninfo, patience)
-    connection = await _connect(session.offers(conninfo, settings))
-    forking.keep(connection)
-    try:
-        with silence.bounded(connection, patience):
-            again, stamp = await _made_ours(connection, conninfo, settings, repository)
-    except psycopg.Error as error:
-        failure = session.cannot_open(error, connection.info.user)
-        await connection.close()
-        raise failure from error
-    except OnceqError:
-        await connection.close()
-        raise
-    return connection, again, stamp
-
-
-async def _made_ours(
-    connection: psycopg.AsyncConnection[Any],
-    conninfo: str,
-    settings: Mapping[str, str],
-    repository: str | None,
-) -> tuple[str, Stamp | None]:
-    """Refuses a pooler that mixes sessions; sets what another one dropped, and returns the SQL."""
-    backend_pid, host, stamp = await _who(connection, repository)
-    if session.is_pooled(connection, backend_pid):
-        async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
-            other_pid, _, _ = await _who(second, None)
-            session.refuse_pooler(backend_pid, other_pid)
-    if host == settings[session.HOST]:
-        return "", stamp
-    again = session.set_text(settings, connection.info.server_version)
-    await connection.execute(again.encode())
-    return again, stamp
-
-
-async def _connect(offers: list[str]) -> psycopg.AsyncConnection[Any]:
-    for offer in offers:
-        try:
-            return await AsyncOwnConnection.connect(offer, autocommit=True)
-        except psycopg.Error as error:
-            if offer is offers[-1] or not session.is_refused(error):
-                raise session.cannot_connect(error) from error
-    raise ValueError("there is always an offer")
-
-
-async def _who(
-    connection: psycopg.AsyncConnection[Any], repository: str | None
-) -> tuple[int, str | None, Stamp | None]:
-    """Returns whose a session is, and the stamp of a repository: one round trip if there is one."""
-    try:
-        cursor = await connection.execute(session.who_text(repository))
-    except psycopg.errors.UndefinedTable:  # there is no such repository
-        return await _who(connection, None)
-    row = await cursor.fetchone()
-    pid, host = (-1, None) if row is None else (int(row[0]), row[1])
-    if not cursor.nextset():
-        return pid, host, None
-    found = await cursor.fetchone()
-    return pid, host, None if found is None else stamp_of(found[0])
 
 
 @faultpoints.pointed

@@ -20,8 +20,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.engine.embedded.locate import EMBEDDED, locate
-from onceq.engine.perform.driver import PostgresDriver, open_on
-from onceq.engine.sessions import session
+from onceq.engine.perform.driver import PostgresDriver
+from onceq.engine.sessions import opening, session
 from onceq.engine.sessions.levels import check_level
 from onceq.errors import CannotConnect, EnvironmentFault, InvalidValue
 from onceq.model.ops import Commit, Rollback
@@ -244,7 +244,7 @@ def spark_driver(route: Route) -> Generator[SparkDriver]:
 
 def _connected(conninfo: str, repository: str) -> psycopg.Connection[Any]:
     """Returns a session on a repository that serves code of this level; see `check_level`."""
-    connection, _, stamp = open_on(repository, conninfo, session.settings())
+    connection, _, stamp = opening.open_on(repository, conninfo, session.settings())
     with contextlib.ExitStack() as undo:
         undo.callback(connection.close)
         check_level(stamp, repository, connection.info.dbname)

@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.errors import Fenced, InvalidValue, OnceqError
+from onceq.errors import Fenced, OnceqError
 from onceq.model import ops, stream_ops
 from onceq.streams.bridge.hands import Given, Hands, IntoContext, hands
 from onceq.streams.bridge.moving import LOST, Blame, Pieces, blame, hexed, moved, refuse_replaced
+from onceq.streams.bridge.target import Target, tell_given_up, tell_missed, tell_undone
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.events import Event, Loss, RolledBack, WhyLost
-from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.low import RecoveryInfo
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.async_receiver import AsyncReceiver
 from onceq.streams.receiver.driver import Wishes
 from onceq.streams.receiver.ops import Message, Shown
-from onceq.streams.receiver.placing import Position, Who, place
-from onceq.streams.store.records import key_of
+from onceq.streams.receiver.placing import Position, place
 
 if TYPE_CHECKING:
     from onceq.engine.embedded.locate import Located
@@ -43,41 +41,6 @@ BATCH_BYTES_MAX: Final = 8 << 20
 PAUSE_S: Final = 0.05
 PAUSE_MAX_S: Final = 5.0
 """Between two tries: the first pause, and the longest; each is twice the one before."""
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What is received, and under which name. at: stores to begin with.
-
-    name: of the position; NAME.error is the queue of what raised too often. topic, source: of the
-    stream, with the session of its source. batch: most messages of a transaction. abort_limit: how
-    often a message may raise, alone. fail_on_data_loss: False: what no store has any more is
-    passed, and told.
-    """
-
-    name: str
-    topic: str
-    source: int
-    at: StoreList
-    batch: int = 1_000
-    abort_limit: int = 5
-    fail_on_data_loss: bool = True
-
-    def __post_init__(self) -> None:
-        if self.batch < 1 or self.abort_limit < 1:
-            raise InvalidValue("batch and abort_limit are at least 1")
-
-    @property
-    def who(self) -> Who:
-        """The receiver: its session is the same in each life of the name."""
-        named = hashlib.sha256(f"into {self.name}".encode()).digest()
-        session = int.from_bytes(named[:8], "little") or 1
-        return Who(
-            topic=self.topic,
-            source=self.source,
-            session=session,
-            key=key_of(0, session),
-            known=self.at,
-        )
 
 
 def _as_it_is(message: Message) -> Any:
@@ -120,7 +83,7 @@ class AsyncInto:
         wishes = replace(
             wishes or Wishes(),
             is_stable_only=True,
-            choose=lambda _: self._at.number,
+            choose=self._choose,
             check=self._check,
             finished=lambda: self._at.number,
         )
@@ -162,6 +125,10 @@ class AsyncInto:
         """Refuse a stream that is not the one of the position."""
         refuse_replaced(self.target.name, self._at, found)
 
+    def _choose(self, _: RecoveryInfo) -> int:
+        """Begin where the database is, whatever stores know of it."""
+        return self._at.number
+
     async def _show(self, shown: Shown) -> None:
         match shown:
             case Message():
@@ -170,6 +137,8 @@ class AsyncInto:
                 is_full = len(self._batch) >= self.target.batch or self._bytes >= BATCH_BYTES_MAX
                 if is_full or not self._is_more:
                     await self._pass_on()
+            case Loss(last=last) if last < self._at.number:
+                pass  # it has taken effect: stores do not know that yet
             case Loss():
                 await self._pass_on()
                 await self._pass_loss(shown)
@@ -226,6 +195,7 @@ class AsyncInto:
         driver = self._receiver.driver
         epoch = 0 if driver is None else driver.core.last_epoch
         await self._certainly(partial(self._move, loss.stream, epoch, loss.last + 1), ())
+        tell_missed(self.target, loss)
 
     # effects
 
@@ -243,13 +213,16 @@ class AsyncInto:
                 how = blame(error)
                 if how in {Blame.RAISE, Blame.LOST}:
                     raise
+                tell_undone(self.target, piece, error)
                 if not pieces.failed(how):
                     if self._stopping.is_set():
                         return False
-                    await self._pause(pause_s)
-                    pause_s = min(2 * pause_s, PAUSE_MAX_S)
+                    if len(piece) == 1 or how is Blame.AGAIN:
+                        await self._pause(pause_s)
+                        pause_s = min(2 * pause_s, PAUSE_MAX_S)
                     continue
                 await self._certainly(move, self._refusal(piece[0], error))
+                tell_given_up(self.target, piece[0], error)
             pieces.passed()
             pause_s = PAUSE_S
         return True
@@ -265,7 +238,7 @@ class AsyncInto:
             "error": str(error),
         }
         return ops.Enqueue(
-            queue=f"{self.target.name}.error",
+            queue=self.target.errors,
             body=message.body,
             correlation_id=f"{hexed(message.stream)}:{message.epoch}:{message.number}",
             properties={"onceq_stream": of},

@@ -85,7 +85,7 @@ class Pieces:
     def __init__(
         self, messages: Sequence[Message], *, abort_limit: int, faults_max: int = 10
     ) -> None:
-        self._pieces = deque([list(messages)]) if messages else deque()
+        self._pieces: deque[list[Message]] = deque([list(messages)] if messages else [])
         self._abort_limit = abort_limit
         self._faults_max = faults_max
         self.aborts = 0

@@ -14,17 +14,19 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from onceq.streams.errors import FrameRefused
+from onceq.streams.model import listings
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
 from onceq.streams.model.quorum import STORES_MAX, StoreList
+from onceq.streams.model.tagged import Tagged
 
 NAME_MAX: Final = 255
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+"""As long as frames have room for it: no life could send in a later one."""
+Regid: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""An id that a receiver chooses: so many are left to those that choose none."""
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 """A topic, or an address."""
-
-
-class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """The base: the name of the class tells what it is."""
 
 
 class Look(Tagged, frozen=True):
@@ -41,7 +43,7 @@ class Fence(Tagged, frozen=True):
     """
 
     stream: Natural
-    epoch: Natural
+    epoch: Epoch
     life: Natural
     own: StoreList
     topic: Name = ""
@@ -95,7 +97,7 @@ class Register(Tagged, frozen=True):
     epoch: Natural
     topic: Name
     session: Natural
-    regid: Natural = 0
+    regid: Regid = 0
     below: Natural = 0
 
 
@@ -196,45 +198,6 @@ class Known(Tagged, frozen=True):
     positions: Mapping[str, int]
 
 
-class Registrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver that a store knows. key: its name at all stores.
-
-    regid: 0: the store knows of it from others only.
-    """
-
-    key: str
-    regid: int
-    session: int
-    below: int
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store knows of a stream, for people. epoch: promised; admitted: 0: never. lists: its.
-
-    damaged: how many numbers cannot be read there.
-    """
-
-    stream: int
-    topic: str
-    session: int
-    address: str
-    epoch: int
-    admitted: int
-    lists: tuple[StoreList, ...]
-    begin: int
-    end: int
-    stable: int
-    damaged: int
-    receivers: tuple[Registrant, ...]
-
-
-class Listing(Tagged, frozen=True):
-    """The streams that a store knows, by their ids. more: there are others behind the last."""
-
-    streams: tuple[Listed, ...]
-    more: bool = False
-
-
 class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`."""
 
@@ -330,7 +293,7 @@ Said: TypeAlias = Learn | Confirm
 """What a receiver says to its source."""
 Answer: TypeAlias = (
     Found
-    | Listing
+    | listings.Listing
     | Information
     | Others
     | Known
@@ -372,10 +335,16 @@ def ask_of(data: bytes | memoryview) -> Ask:
 def _is_sound(ask: Admit) -> bool:
     """Whether what an admission says of a log can be."""
     firsts = ask.bridge.firsts
-    ascends = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(firsts))
     ends_here = bool(firsts) and firsts[-1] == (ask.bridge.epoch, ask.log.end)
     has_lists = 1 <= len(ask.bridge.lists) <= 2 and all(one.stores for one in ask.bridge.lists)
-    return ascends and ends_here and has_lists and (bool(ask.log.firsts) or ask.log.end == 0)
+    is_log = _are_of_log(ask.log.firsts) if ask.log.firsts else ask.log.end == 0
+    return ends_here and has_lists and is_log and _are_of_log(firsts)
+
+
+def _are_of_log(firsts: Firsts) -> bool:
+    """Whether a log can have these epochs: the first begins with the number 0, and they ascend."""
+    ascends = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(firsts))
+    return bool(firsts) and firsts[0][1] == 0 and ascends
 
 
 def said_of(data: bytes | memoryview) -> Said:
@@ -385,7 +354,10 @@ def said_of(data: bytes | memoryview) -> Said:
 
 def answer_of(data: bytes | memoryview) -> Answer:
     """Return the answer that these bytes are. Raises FrameRefused."""
-    return _decoded(_ANSWERS, data)  # type: ignore[no-any-return] # the decoder's own type
+    answer: Answer = _decoded(_ANSWERS, data)
+    if isinstance(answer, Information) and not _are_of_log(answer.firsts):
+        raise FrameRefused("what a receiver is told of a stream has epochs that no log has")
+    return answer
 
 
 def _decoded(decoder: Any, data: bytes | memoryview) -> Any:

@@ -6,17 +6,17 @@ import asyncio
 import enum
 from collections.abc import Collection, Mapping
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, listings
 from onceq.streams.net.asker import Asker
 
 
-async def listed(asker: Asker, store: str, within_s: float) -> tuple[asks.Listed, ...] | None:
+async def listed(asker: Asker, store: str, within_s: float) -> tuple[listings.Listed, ...] | None:
     """Return the streams that a store knows, by their ids; None: it does not answer in time."""
-    found: list[asks.Listed] = []
+    found: list[listings.Listed] = []
     while True:
         ask = asks.Streams(after=found[-1].stream if found else 0)
         given = await asker.ask(store, ask, within_s)
-        if given is None or not isinstance(given[0], asks.Listing):
+        if given is None or not isinstance(given[0], listings.Listing):
             return None
         found += given[0].streams
         if not given[0].more:
@@ -25,7 +25,7 @@ async def listed(asker: Asker, store: str, within_s: float) -> tuple[asks.Listed
 
 async def listed_all(
     asker: Asker, stores: Collection[str], within_s: float
-) -> Mapping[str, tuple[asks.Listed, ...]]:
+) -> Mapping[str, tuple[listings.Listed, ...]]:
     """Return what stores know, all asked at once; those that do not answer are left out."""
     names = sorted(stores)
     found = await asyncio.gather(*(listed(asker, store, within_s) for store in names))
@@ -42,7 +42,7 @@ class Deregistered(enum.Enum):
 
 
 async def deregistered(
-    asker: Asker, of_stream: Mapping[str, asks.Listed], key: str, within_s: float
+    asker: Asker, of_stream: Mapping[str, listings.Listed], key: str, within_s: float
 ) -> Mapping[str, Deregistered]:
     """Have stores forget a receiver, by its name at all stores; return what came of it at each."""
     names = sorted(of_stream)
@@ -53,7 +53,7 @@ async def deregistered(
 
 
 async def _deregistered(
-    asker: Asker, store: str, known: asks.Listed, key: str, *, within_s: float
+    asker: Asker, store: str, known: listings.Listed, key: str, *, within_s: float
 ) -> Deregistered:
     if all(receiver.key != key for receiver in known.receivers):
         return Deregistered.UNKNOWN

@@ -31,10 +31,8 @@ def answered(life: SourceLife, ask: asks.Learn, known: asks.Information | None) 
     """Return the answer to a receiver: what it must know; nothing before the first epoch.
 
     Who asks for whatever session sends a topic is told if that is another one. Raises FrameRefused
-    for what only stores are asked, and for another stream than this one.
+    for another stream than this one.
     """
-    if not isinstance(ask, asks.Learn):
-        raise FrameRefused("a source was asked what only stores are")
     if ask.session == 0:
         if ask.topic != life.topic:
             return asks.Others(streams=((life.topic, life.session),))

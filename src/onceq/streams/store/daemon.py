@@ -63,7 +63,7 @@ class Daemon:
         """Serve until told to stop; then commit what is left.
 
         ready: called with the address, when others can connect. Raises OSError if the disk fails,
-        or nobody can listen there.
+        or nobody can listen there, and whatever goes wrong in the thread that commits.
         """
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
@@ -184,8 +184,9 @@ class Daemon:
             del self._links[number]
             self._step(acts.Gone(link=number))
 
-    def _fail(self, error: OSError) -> None:
-        self.failed = self.failed or error
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self.failed = self.failed or error
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, listings
 from onceq.streams.store.catalogue import Catalogue
 from onceq.streams.store.records import Held
 
@@ -15,10 +15,10 @@ PAGE_BYTES: Final = 256 << 10
 """With so much there is no more in an answer, which must fit into a frame."""
 
 
-def listed(held: Held) -> asks.Listed:
+def listed(held: Held) -> listings.Listed:
     """Return what is told of a stream."""
     bridge = held.bridge
-    return asks.Listed(
+    return listings.Listed(
         stream=held.stream,
         topic=held.topic,
         session=held.session,
@@ -34,25 +34,25 @@ def listed(held: Held) -> asks.Listed:
     )
 
 
-def _receivers(held: Held) -> Iterator[asks.Registrant]:
+def _receivers(held: Held) -> Iterator[listings.Registrant]:
     """Yield the receivers that are registered here, and those of which others told."""
     for one in held.receivers:
         below = held.positions.get(one.key, 0)
-        yield asks.Registrant(key=one.key, regid=one.regid, session=one.session, below=below)
+        yield listings.Registrant(key=one.key, regid=one.regid, session=one.session, below=below)
     registered = {one.key for one in held.receivers}
     for key, below in held.positions.items():
         if key not in registered:
-            yield asks.Registrant(key=key, regid=0, session=0, below=below)
+            yield listings.Registrant(key=key, regid=0, session=0, below=below)
 
 
-def streams(catalogue: Catalogue, ask: asks.Streams) -> asks.Listing:
+def streams(catalogue: Catalogue, ask: asks.Streams) -> listings.Listing:
     """Return the first streams that are asked for, and whether there are more."""
     wanted = sorted(stream for stream in catalogue.streams if stream > ask.after)
-    found: list[asks.Listed] = []
+    found: list[listings.Listed] = []
     size = 0
     for stream in wanted:
         if size >= PAGE_BYTES:
             break
         found.append(listed(catalogue.streams[stream]))
         size += len(msgspec.msgpack.encode(found[-1]))
-    return asks.Listing(streams=tuple(found), more=len(found) < len(wanted))
+    return listings.Listing(streams=tuple(found), more=len(found) < len(wanted))

@@ -14,7 +14,7 @@ import msgspec
 from onceq.model.ops.base import Op, Program
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import epoch_at
-from onceq.streams.model.ops import FetchRange
+from onceq.streams.model.ops import AskStore, FetchRange
 from onceq.streams.model.quorum import are_recovered
 from onceq.streams.store.catalogue import Needs
 
@@ -61,9 +61,9 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
 
     None: nobody has some of it. Another answer: why it could not be kept. Only frames of the epoch
     that the chosen log has at their number are taken. What all donors have trimmed is left out:
-    then the copies begin later. That is, if so many have answered that nobody else can have it.
-    What was copied before is of no use, if others have trimmed what follows it; but who gave it
-    is not believed to have trimmed that meanwhile.
+    then the copies begin later, or there are none. That is, if so many have answered that nobody
+    else can have it. What was copied before is of no use, if others have trimmed what follows it;
+    but who gave it is not believed to have trimmed that meanwhile.
     """
     begin, number = needs.end, needs.begin
     if needs.copied:
@@ -71,6 +71,8 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
     givers = set[str]()
     while number < needs.end:
         found = yield from _look_for(ask, needs, number)
+        if found is None and not givers and (yield from _have_trimmed_all(ask, needs)):
+            return range(needs.end, needs.end)
         if found is None or (found.number != number and givers & found.givers):
             return None
         refused = yield from Keep(ask=ask, copies=found.copies)
@@ -113,6 +115,19 @@ def _look_for(ask: asks.Admit, needs: Needs, number: int) -> Program[_Found | No
         if found is not None and found.number == number:
             return found
     return found if _are_enough(ask, silent) else None
+
+
+def _have_trimmed_all(ask: asks.Admit, needs: Needs) -> Program[bool]:
+    """Whether donors have given up all that is needed, and nobody else can have it."""
+    silent = set[str]()
+    for donor in ask.donors:
+        wanted = asks.Fetch(stream=ask.stream, begin=needs.end - 1, end=needs.end)
+        answer = yield from AskStore(store=donor, ask=wanted, within_s=FETCH_S)
+        if not isinstance(answer, asks.Range):
+            silent.add(donor)
+        elif answer.begin < needs.end:
+            return False
+    return bool(set(ask.donors) - silent) and _are_enough(ask, silent)
 
 
 def _are_enough(ask: asks.Admit, silent: AbstractSet[str]) -> bool:

@@ -204,8 +204,8 @@ class Store(ABC):
         kept, firsts = self._copied.get(ask.stream), ask.log.firsts
         if kept is not None and not _is_of(kept, firsts):
             kept = None
-        if kept is None or copied != kept.numbers:
-            copied = None
+        if copied and (kept is None or copied != kept.numbers):
+            copied = None  # an empty range: others have trimmed all of it
         decided = self.catalogue.admit(ask, copied)
         if isinstance(decided, Needs):
             return _going_on(decided, kept), self.end

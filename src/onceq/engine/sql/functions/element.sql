@@ -186,8 +186,9 @@ begin
     perform onceq.be_durable();
     perform onceq.wait_at_most(p_timeout_s);
     select * into e from onceq.element where eid = p_eid and role in ('request', 'datagram') for update;
-    if e.claimed_by is not null and (onceq.spark_is_in_state(e)
-            or exists (select from onceq.stream_relay r where r.claim = e.claimed_by)) then
+    if e.claimed_by is not null and onceq.spark_is_in_state(e) then
+        return 'TOO_LATE';
+    elsif exists (select from onceq.stream_relay r where r.claim = e.claimed_by) then
         return 'TOO_LATE';
     elsif e.seq is not null then
         perform onceq.name_another(e) where e.claimed_by is not null;

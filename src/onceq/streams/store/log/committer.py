@@ -45,7 +45,8 @@ class Committer:
     """Commits a log whenever it is woken.
 
     told: called in the thread with the position up to which everything is synced. failed: called in
-    it if the disk fails; then it ends, and so must the process. clock: seconds that only go on.
+    it if the disk fails, or with whatever else went wrong; then it ends, and so must the process.
+    clock: seconds that only go on.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Committer:
         log: Log,
         *,
         told: Callable[[int], None],
-        failed: Callable[[OSError], None],
+        failed: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
@@ -88,7 +89,7 @@ class Committer:
                     self._commit()
                     self._log.prepare()
             self._commit()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 # of a thread: its process must know, and end
             self._failed(error)
 
     def _commit(self) -> None:

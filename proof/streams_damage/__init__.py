@@ -1,0 +1,1 @@
+"""Bits that flip in the log of a store, while a receiver catches up, and before a store starts."""

@@ -1,0 +1,143 @@
+"""Fault points of streams as a part of the proof: a run of real processes for each trial."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proof import goals
+from proof.part import Limits, Measure, Outcome, Part, Size
+from proof.streams_faultpoints.points import POINTS, Armed, What
+from proof.streams_torture.judge import judged
+from proof.streams_torture.stand import Stand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from proof.part import Order
+
+OCCURRENCES = (1, 2, 5)
+"""The first, the second, and a later one."""
+SMALL = 4
+AT_ONCE = 3
+REACHED_S = 60.0
+SEGMENT_BYTES = 256 << 10
+KEPT_BYTES = 600 << 10
+"""Little, so that segments are freed, and copied forward, soon."""
+ROLE = {"source": "source", "store": "a", "receiver": "stable"}
+HEAD = """\
+Each point is struck at its first, second and a later occurrence, in a process of a run of three
+stores, a source and two receivers: it dies, an exception is raised, or all of its links end, before
+the step or after it. It is started again if it ended. Then all must be stable, and delivered, and
+what each noted must fit the logs of the stores.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is tried."""
+
+    point: str
+    occurrence: int
+    what: What
+
+    def __str__(self) -> str:
+        return f"{self.point}, time {self.occurrence}, {self.what.value}"
+
+
+def trials(size: Size, chance: random.Random) -> list[Trial]:
+    """Return what a size tries, in random order."""
+    found = [
+        Trial(point=point, occurrence=occurrence, what=what)
+        for point in POINTS
+        for occurrence in OCCURRENCES
+        for what in What
+    ]
+    chance.shuffle(found)
+    if size is Size.SMALL:
+        return found[:SMALL]
+    return found * (10 if size is Size.LONG else 1)
+
+
+def tried(trial: Trial, home: Path) -> list[str]:
+    """Try it; return what is wrong."""
+    struck = home.with_suffix(".struck")
+    armed = Armed(point=trial.point, occurrence=trial.occurrence, what=trial.what, struck=struck)
+    stand = Stand(
+        home,
+        kept_bytes=KEPT_BYTES,
+        segment_bytes=SEGMENT_BYTES,
+        armed={ROLE[POINTS[trial.point].role]: armed},
+    )
+    try:
+        until = time.monotonic() + REACHED_S
+        while not struck.exists() and time.monotonic() < until:
+            stand.tick()
+        in_time = stand.finish()
+    finally:
+        stand.close()
+    if not struck.exists():
+        return [f"{trial}: it was never reached"]
+    receivers = {role.name: role.paths for role in stand.receivers}
+    found = judged(stand.places, stand.source.paths, receivers)
+    wrong = [*found.wrong, *(() if in_time else ("not all is stable and delivered",))]
+    return [f"{trial}: {text}" for text in wrong]
+
+
+def run(order: Order) -> Outcome:
+    """Try everything, several at once."""
+    planned = trials(order.size, random.Random(order.seed))
+    wrong: list[str] = []
+    done: list[Trial] = []
+
+    def one(numbered: tuple[int, Trial]) -> None:
+        number, trial = numbered
+        found = tried(trial, order.place / f"trial-{number}")
+        wrong.extend(f"{text} (seed {order.seed})" for text in found)
+        done.append(trial)
+        order.say("trials", len(done), len(planned))
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(one, enumerate(planned)))
+    return Outcome(
+        measures=[
+            Measure(
+                what=goals.STREAM_POINTS,
+                reached=len({trial.point for trial in done}),
+                goal=len({trial.point for trial in planned}),
+            ),
+            Measure(what="trials at fault points of streams", reached=len(done)),
+        ],
+        violations=wrong,
+        page=page(done),
+    )
+
+
+def page(done: Sequence[Trial]) -> str:
+    """Return the section of the report."""
+    lines = [
+        f"{len(done):,} trials.",
+        "",
+        HEAD,
+        "| point | what has happened by then | trials |",
+        "| --- | --- | --: |",
+        *(
+            f"| {name} | {point.text} | {sum(one.point == name for one in done)} |"
+            for name, point in POINTS.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PART = Part(
+    name="streams-faultpoints",
+    text="Every fault point of streams, struck in four ways at its first, second and later time.",
+    run=run,
+    states=(goals.STREAM_POINTS,),
+    in_memory=True,
+    limits=Limits(small_s=300.0),
+)

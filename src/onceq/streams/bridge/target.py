@@ -1,0 +1,99 @@
+"""What a bridge into a database receives, and under which name; and what it tells its log."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from onceq import telemetry
+from onceq.errors import HandlerFailed, InvalidValue, OnceqError
+from onceq.streams.model.events import Loss
+from onceq.streams.model.quorum import StoreList
+from onceq.streams.receiver.ops import Message
+from onceq.streams.receiver.placing import Who
+from onceq.streams.store.records import key_of
+
+log = logging.getLogger(__name__)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """What is received, and under which name. at: stores to begin with.
+
+    name: of the position; NAME.error is the queue of what raised too often. topic, source: of the
+    stream, with the session of its source. batch: most messages of a transaction. abort_limit: how
+    often a message may raise, alone. fail_on_data_loss: False: what no store has any more is
+    passed, and told.
+    """
+
+    name: str
+    topic: str
+    source: int
+    at: StoreList
+    batch: int = 1_000
+    abort_limit: int = 5
+    fail_on_data_loss: bool = True
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.abort_limit < 1:
+            raise InvalidValue("batch and abort_limit are at least 1")
+
+    @property
+    def who(self) -> Who:
+        """The receiver: its session is the same in each life of the name."""
+        named = hashlib.sha256(f"into {self.name}".encode()).digest()
+        session = int.from_bytes(named[:8], "little") or 1
+        return Who(
+            topic=self.topic,
+            source=self.source,
+            session=session,
+            key=key_of(0, session),
+            known=self.at,
+        )
+
+    @property
+    def errors(self) -> str:
+        """The queue of what raised too often."""
+        return f"{self.name}.error"
+
+
+def tell_undone(target: Target, piece: Sequence[Message], error: OnceqError) -> None:
+    """Log that messages have not taken effect, and are tried again."""
+    event = telemetry.EffectsUndone(
+        bridge=target.name,
+        topic=target.topic,
+        first=piece[0].number,
+        last=piece[-1].number,
+        code=_code_of(error),
+    )
+    telemetry.tell(log, event)
+
+
+def tell_given_up(target: Target, message: Message, error: OnceqError) -> None:
+    """Log that a message was passed without its effects."""
+    event = telemetry.EffectsGivenUp(
+        bridge=target.name,
+        topic=target.topic,
+        number=message.number,
+        queue=target.errors,
+        code=_code_of(error),
+    )
+    telemetry.tell(log, event)
+
+
+def tell_missed(target: Target, loss: Loss) -> None:
+    """Log that numbers were passed that are void, or lost."""
+    event = telemetry.EffectsMissed(
+        bridge=target.name,
+        topic=target.topic,
+        first=loss.first,
+        last=loss.last,
+        why=loss.why.value,
+    )
+    telemetry.tell(log, event)
+
+
+def _code_of(error: OnceqError) -> str:
+    return error.code if isinstance(error, HandlerFailed) else type(error).__name__
