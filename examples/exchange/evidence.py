@@ -71,7 +71,8 @@ def _asked(what: str, directory: RunDirectory, number: int) -> list[dict[str, An
     store = str(directory.store(number))
     command = [sys.executable, "-m", "onceq.cli.main", "store", what, store, "--json"]
     ran = subprocess.run(command, check=False, capture_output=True, timeout=VERIFY_S)
-    return msgspec.json.decode(ran.stdout, type=list[dict[str, Any]])
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    return [decode(line) for line in ran.stdout.splitlines()]
 
 
 def read_by_spark(

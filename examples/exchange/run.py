@@ -4,8 +4,8 @@
 
 SEED, RATE and JSON in the environment do the same. Standard output is the report, or with JSON one
 object; progress goes to stderr. Exit codes: 0 everything agrees, 1 something does not, 2 an
-argument cannot be used, 130 interrupted. It ends by itself within its limit, and ends only what it has
-started.
+argument cannot be used, 130 interrupted. It ends by itself within its limit, and ends only what it
+has started.
 """
 
 from __future__ import annotations

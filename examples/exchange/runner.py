@@ -94,16 +94,7 @@ class Run:
         """All parts, not started, in the order in which they are."""
         root = str(self.directory.root)
         stores = {
-            store: self.part(
-                store,
-                "onceq.cli.main",
-                "store",
-                "run",
-                str(self.directory.store(n)),
-                "--listen",
-                self.setup.stores[n - 1],
-                "--init",
-            )
+            store: self.part(store, "examples.exchange.store", root, str(n))
             for n, store in enumerate(faults.STORES, start=1)
         }
         others = {name: self.part(name, f"examples.exchange.{name}", root) for name in PARTS}
