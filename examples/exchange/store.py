@@ -17,7 +17,7 @@ def main(directory: RunDirectory, number: int) -> None:
     at = directory.read_setup().stores[number - 1]
     home = directory.store(number)
     command = [sys.executable, "-m", "onceq.cli.main", "store", "run", str(home), "--listen", at]
-    os.execv(sys.executable, command if home.exists() else [*command, "--init"])
+    os.execv(sys.executable, command if home.exists() else [*command, "--init"])  # noqa: S606 - our own command
 
 
 if __name__ == "__main__":
