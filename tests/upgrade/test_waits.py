@@ -43,7 +43,7 @@ def test_a_table_that_stays_locked_ends_an_upgrade_in_time(
     before = stamp(conninfo, released)
     with plain(conninfo) as connection:
         holder = rf"pid {busy.info.backend_pid} \(\w+, report, .*idle in transaction for \d+ s\)"
-        with pytest.raises(DeadlineExceeded, match=rf"was not upgraded.* locked by {holder}; end"):
+        with pytest.raises(DeadlineExceeded, match=rf"was not upgraded.* held by {holder}; end"):
             migrate.apply(connection, released, wait_s=0)
     assert stamp(conninfo, released) == before
     answer = run_here("init", "--url", conninfo, "--repository", released, "--timeout", "0")
@@ -77,7 +77,7 @@ def test_another_one_who_upgrades_is_waited_for(
     monkeypatch.setattr(upgrading, "OTHERS_MS", 50)
     with plain(conninfo) as other, plain(conninfo) as connection:
         other.execute("select pg_advisory_lock(hashtext('onceq.migrate'))")
-        with pytest.raises(DeadlineExceeded, match=f"locked by pid {other.info.backend_pid} "):
+        with pytest.raises(DeadlineExceeded, match=f"held by pid {other.info.backend_pid} "):
             migrate.apply(connection, released, wait_s=0)
 
 

@@ -47,8 +47,8 @@ PAUSE_S: Final = 1.0
 AGAIN: Final = frozenset({"55P03", "40P01", upgrading.CHANGED})
 """After these SQLSTATEs it tries again: no lock, a deadlock, and that another one was faster."""
 GIVEN_UP: Final = (
-    "repository {!r} was not upgraded, and nothing happened: for {:g} s its tables were locked by "
-    "{}; end that transaction, or try again when it is over"
+    "repository {!r} was not upgraded, and nothing happened: for {:g} s locks that it needs were "
+    "held by {}; end that transaction, or try again when it is over"
 )
 NOT_OURS: Final = "Repository {} is of a later level, which serves this onceq: nothing to do."
 
