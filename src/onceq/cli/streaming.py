@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +66,7 @@ def session_of(text: str, option: str) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _asking(asked: Asked) -> AsyncIterator[tuple[Asker, StoreList]]:
+async def _asking(asked: Asked) -> AsyncGenerator[tuple[Asker, StoreList]]:
     """Gives who asks stores, and which."""
     certificates = asked.certificates
     own = listed(asked.stores)
