@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.cli import clients, doctor, queues, requests, stores
+from onceq.cli import clients, doctor, queues, requests, storing, streaming
 from onceq.cli.output import PROSE, Output
 from tests.cli.parts import ROOT
 
@@ -26,8 +26,12 @@ TABLES = {
     "client list": clients.COLUMNS,
     "client forget": ("name", *clients.FORGOTTEN),
     "doctor": doctor.COLUMNS,
-    "store show": stores.STREAM_COLUMNS,
-    "store verify": stores.SEGMENT_COLUMNS,
+    "store show": storing.STREAM_COLUMNS,
+    "store verify": storing.SEGMENT_COLUMNS,
+    "stream list": streaming.LIST_COLUMNS,
+    "stream show": streaming.RECEIVER_COLUMNS,
+    "stream stores": streaming.STORE_COLUMNS,
+    "stream deregister": streaming.DEREGISTERED_COLUMNS,
 }
 
 
