@@ -14,9 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import onceq
-from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory
-from examples.running.lifeline import hold_lifeline
-from examples.running.status import say
+from examples.cdnow.lifeline import hold_lifeline
+from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory, Status, say
 
 BOOK = "insert into booked values (%s, %s, %s, %s, %s, %s)"
 ADD = """
@@ -72,7 +71,7 @@ def main() -> None:
 
     server = onceq.Server([ORDERS.handled_by(handler)])
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    say(ready=True)
+    say(Status(ready=True))
     server.run(directory.read_setup().url, repository=REPOSITORY)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from examples.cdnow.data import prepare_orders
-from examples.wheels import ROOT
+from examples.cdnow.data import ROOT, prepare_orders
 from tests.parts import wait_until
 
 pytestmark = pytest.mark.timeout(600)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES_MAX = 20
-STEPS = ("the venv", "build tools", "requirements", "onceq itself", "data of the examples")
+STEPS = ("the venv", "build tools", "requirements", "onceq itself", "data of the example")
 
 
 @pytest.fixture

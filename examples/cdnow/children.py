@@ -1,6 +1,6 @@
-"""The children of a run: started, watched, killed with -9 and started again.
+"""The runner's children: started, watched, killed with -9 and started again.
 
-Used by runners only. A child is a role ("till-3", "spark") and the process that plays it
+Used by the runner only. A child is a role ("till-3", "spark") and the process that plays it
 now; each process leads a session of its own, so that a kill of its group takes everything
 that it has started, such as a JVM, and Ctrl-C in the terminal reaches only the runner. Its
 standard input is its lifeline (see `lifeline`), its standard output reports its progress, the rest
@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from examples.running.status import Status
-from examples.wheels import ROOT
+from examples.cdnow.data import ROOT
+from examples.cdnow.shop import Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,18 +32,13 @@ LOOK_S = 0.02
 
 
 class Child:
-    """One role, and the process that plays it. lives: processes started so far.
-
-    is_ready: whether its present life is at work. counts: what its lives have told last;
-    counts_at_ready: when the last of them was ready.
-    """
+    """One role, and the process that plays it. lives: processes started so far."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
         self.name = name
-        self.is_ready = False
-        self.counts: dict[str, int] = {}
-        self.counts_at_ready: dict[str, int] = {}
+        self.status = Status()
         self.lives = 0
+        self.received_at_ready = 0
         self._command = [sys.executable, "-m", module, *arguments]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +61,7 @@ class Child:
     def start(self) -> None:
         """Starts the process of its next life, which knows nothing of the former one."""
         self.lives += 1
-        self.is_ready = False
+        self.status = Status(sent=self.status.sent, received=self.status.received)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -88,16 +83,6 @@ class Child:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(REAP_S)
         self._close()
-
-    def freeze(self) -> None:
-        """Stops it, as a machine does that hangs: it keeps its connections, and does nothing."""
-        assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Has it go on where it was frozen."""
-        assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGCONT)
 
     def ask_to_end(self) -> None:
         """Sends it a SIGTERM, if it runs."""
@@ -138,10 +123,10 @@ class Child:
                     status = msgspec.json.decode(line, type=Status)
                 except msgspec.MsgspecError:
                     continue  # cut off by a kill
-                self.counts |= status.counts
                 if status.ready:
-                    self.counts_at_ready = dict(self.counts)
-                    self.is_ready = True
+                    self.received_at_ready = status.received
+                ready = status.ready or self.status.ready
+                self.status = Status(ready=ready, sent=status.sent, received=status.received)
 
 
 def _group_ended(group: int) -> bool:
