@@ -6,16 +6,22 @@ import asyncio
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from onceq import telemetry
 from onceq.errors import Fenced, HandlerMisuse, InvalidValue, Reject, Retry
+from onceq.model.stream_ops import StreamPosition
+from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.target import Target
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.events import Event, Loss, RolledBack, WhyLost
+from onceq.streams.model.low import info
 from onceq.streams.model.quorum import StoreList, listed
+from onceq.streams.receiver.ops import Message
+from onceq.streams.receiver.placing import Position
 from proof.harness.proxy import Cut, Proxy, Side
 from tests.events import emits
 from tests.parts import install_variant
@@ -26,7 +32,6 @@ from tests.streams.source.running import SESSION, TOPIC, WITHIN_S, S, send_all, 
 
 if TYPE_CHECKING:
     from onceq.streams.bridge.hands import IntoContext
-    from onceq.streams.receiver.ops import Message
     from onceq.streams.source.async_source import AsyncSource
     from tests.streams.net.clusters import Cluster
 
@@ -271,6 +276,47 @@ def test_a_stream_that_is_replaced_while_it_is_received_is_not_taken(ledger: Led
 
     asyncio.run(live())
     assert ledger.numbers() == [*range(10)]
+
+
+class Told:
+    """A receiver's driver that was told of epoch 7, of which stores have other messages."""
+
+    def __init__(self) -> None:
+        self.core = SimpleNamespace(last_epoch=7)
+        self.who = self.wishes = SimpleNamespace(patience=SimpleNamespace(ask_s=1.0))
+        self.outstanding = ["what is being shown"]
+
+    def stop(self) -> None:
+        """It ends."""
+
+    async def run(self, program: Any) -> Position:
+        program.close()
+        shown = info(acknowledged_below=0, end=20, maximum=None)
+        firsts = ((5, 0), (7, 2))
+        return Position(
+            stream=S, epoch=7, lists=(), shown=shown, is_known=False, below=0, firsts=firsts
+        )
+
+
+@pytest.mark.parametrize("is_void", [False, True])
+def test_the_first_of_a_later_epoch_is_taken_only_behind_the_same_messages(
+    ledger: Ledger, *, is_void: bool
+) -> None:
+    """Also when it is void; and nothing is taken while it is being stopped."""
+    void = Loss(stream=S, first=10, last=10, why=WhyLost.RECLAIMED)
+    message = Message(stream=S, epoch=7, number=10, body=b"other")
+
+    async def live() -> None:
+        one = ledger.into(listed("127.0.0.1:1"))
+        one._receiver.driver = cast("Any", Told())
+        one._at = StreamPosition(life=1, stream=hexed(S), epoch=5, number=10)
+        with pytest.raises(StreamReplaced):
+            await one._show(void if is_void else message)
+        one.stop()
+        await one._show(void if is_void else message)
+        assert one.position.number == 10
+
+    asyncio.run(live())
 
 
 @emits(telemetry.EffectsMissed)

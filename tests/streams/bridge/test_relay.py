@@ -18,7 +18,7 @@ from onceq.model.queue import Queue
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.errors import SourceSucceeded, StreamReplaced
 from proof.harness.proxy import Cut, Proxy, Side
-from tests.parts import install_variant
+from tests.parts import install_variant, scalar
 from tests.streams.net.clusters import running
 from tests.streams.net.daemons import soon
 from tests.streams.source.running import WITHIN_S, S, core, texts
@@ -131,7 +131,7 @@ def held(outbox: Outbox, stores: Cluster) -> Held:
     return Held(From(name="out", queue="outbox"), core(stores.listed()), database)
 
 
-def test_what_is_planned_is_not_killable(outbox: Outbox) -> None:
+def test_what_is_planned_is_not_killable_and_nobody_else_gives_it_back(outbox: Outbox) -> None:
     async def live() -> None:
         (eid,) = outbox.put([b"a"])
         async with running(None) as stores:
@@ -139,6 +139,7 @@ def test_what_is_planned_is_not_killable(outbox: Outbox) -> None:
             async with living(one):
                 await one.has_planned.wait()
                 assert outbox.qm.kill(eid) is KillAnswer.TOO_LATE
+                assert scalar(outbox.conninfo, f"select {outbox.repository}.adopt()") == 0
                 one.go.set()
                 await soon(lambda: outbox.depth() == 0)
             assert outbox.qm.kill(eid) is KillAnswer.TOO_LATE

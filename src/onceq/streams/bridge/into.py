@@ -140,8 +140,8 @@ class AsyncInto:
             case Loss(last=last) if last < self._at.number:
                 pass  # it has taken effect: stores do not know that yet
             case Loss():
-                await self._pass_on()
-                await self._pass_loss(shown)
+                if await self._pass_on():
+                    await self._pass_loss(shown)
             case RolledBack(first=first):
                 raise StreamReplaced(
                     f"the stream of topic {self.target.topic!r} has other messages from {first} on"
@@ -154,28 +154,30 @@ class AsyncInto:
         driver = self._receiver.driver
         return driver is not None and len(driver.outstanding) > 1
 
-    async def _pass_on(self) -> None:
-        """Have the messages so far take effect."""
+    async def _pass_on(self) -> bool:
+        """Have the messages so far take effect; return whether all did: not, if it is stopped."""
         batch, self._batch, self._bytes = self._batch, [], 0
         for epoch, messages in itertools.groupby(batch, key=lambda one: one.epoch):
-            if epoch > self._at.epoch and self._at.stream is not None:
-                await self._verify(epoch)
-            if not await self._pass_pieces(list(messages)):
-                return
+            if not (await self._follows(epoch) and await self._pass_pieces(list(messages))):
+                return False
+        return True
 
-    async def _verify(self, epoch: int) -> None:
-        """Refuse a later epoch that has other messages below the position.
+    async def _follows(self, epoch: int) -> bool:
+        """Refuse a later epoch that has other messages below the position; False: it is stopped.
 
         A receiver is not told that of numbers that its life was never shown: the stores are asked,
         until enough of them have answered.
         """
         driver = self._receiver.driver
-        while driver is not None and not self._stopping.is_set():
+        if driver is None or epoch <= self._at.epoch or self._at.stream is None:
+            return True
+        while not self._stopping.is_set():
             found = await driver.run(place(driver.who, driver.wishes.patience.ask_s))
             if found is not None and found.epoch >= epoch:
                 self._check(found)
-                return
+                return True
             await self._pause(PAUSE_S)
+        return False
 
     async def _pass_loss(self, loss: Loss) -> None:
         """Pass numbers that are void; others only as asked for, or before the first message."""
@@ -190,10 +192,12 @@ class AsyncInto:
                 last=loss.last,
                 why=loss.why,
             )
-        if self._application.on_event is not None:
-            self._application.on_event(loss)
         driver = self._receiver.driver
         epoch = 0 if driver is None else driver.core.last_epoch
+        if not await self._follows(epoch):
+            return
+        if self._application.on_event is not None:
+            self._application.on_event(loss)
         await self._certainly(partial(self._move, loss.stream, epoch, loss.last + 1), ())
         tell_missed(self.target, loss)
 
