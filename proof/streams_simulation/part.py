@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from proof import goals
 from proof.part import Limits, Measure, Outcome, Part, Size
 from proof.streams_model.rules import PROMISES
+from proof.streams_simulation.blind import BLIND, is_caught
 from proof.streams_simulation.hunting import Run, Tally, hunt_for, tally
 from proof.streams_simulation.variants import SEEN, VARIANTS
 
@@ -52,9 +53,17 @@ def run(order: Order) -> Outcome:
         for found in pool.imap_unordered(hunt_for, hunts):
             caught.append(found)
             order.say(f"mistake {found.variant}", len(caught), len(hunts))
+        blind = pool.map(is_caught, [(one, order.place) for one in BLIND])
     caught.sort(key=lambda one: one.variant)
     return Outcome(
-        measures=list(_measures(total, caught)),
+        measures=[
+            *_measures(total, caught),
+            Measure(
+                what="blind judges of streams, told from one that sees by one schedule each",
+                reached=sum(blind),
+                goal=len(BLIND),
+            ),
+        ],
         violations=[*total.broken[:SHOWN_MAX], *_uncaught(caught)],
         page=page(total, caught, seconds),
     )

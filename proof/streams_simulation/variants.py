@@ -135,11 +135,12 @@ IN_MEMORY: dict[str, Variant] = {
         within=0, text="a number that was given up is told to be stable",
     ),
     "trimmed-when-acknowledged": Variant(
-        of=trimming, name="trimmed", by=mistakes.trimmed_when_stable, within=0,
+        of=trimming, name="trimmed", by=mistakes.trimmed_when_stable, within=2_000, shown_by=219,
         text="a store gives up what is stable, whoever has not acknowledged it",
     ),
     "acknowledged-when-stable": Variant(
-        of=Delivering, name="sure", by=property(lambda self: self.next), within=0,
+        of=Delivering, name="sure", by=property(lambda self: self.next), within=2_000,
+        shown_by=232,
         text="a receiver acknowledges what is not yet stable",
     ),
 }  # fmt: skip

@@ -31,7 +31,7 @@ TABLES = {
     "stream list": streaming.LIST_COLUMNS,
     "stream show": streaming.RECEIVER_COLUMNS,
     "stream stores": streaming.STORE_COLUMNS,
-    "stream deregister": ("store", "text"),
+    "stream deregister": streaming.DEREGISTERED_COLUMNS,
 }
 
 

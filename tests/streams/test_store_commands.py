@@ -165,6 +165,12 @@ def test_the_words_of_options_are_those_of_streams() -> None:
         assert "|".join(word.value for word in words) in text
 
 
+def test_other_commands_do_not_import_streams() -> None:
+    code = "import sys, onceq.cli.main; print([n for n in sys.modules if 'onceq.streams' in n])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +49,7 @@ RECEIVER_COLUMNS: Final = ("receiver", "below", "lag", "stores")
 STORE_COLUMNS: Final = (
     *("store", "epoch", "admitted", "begin", "end", "stable", "damaged", "receivers"),
 )
+DEREGISTERED_COLUMNS: Final = ("store", "text")
 FLIGHT: Final = 1_000
 LINE_BYTES_MAX: Final = 1 << 20
 LIFE_BITS: Final = 63
@@ -208,7 +209,7 @@ def deregister(output: Output, topic: str, named: Named, receiver: str) -> int:
 
     done = asyncio.run(run())
     output.rows(
-        ("store", "text"), [{"store": one, "text": done[one].value} for one in sorted(done)]
+        DEREGISTERED_COLUMNS, [{"store": one, "text": done[one].value} for one in sorted(done)]
     )
     if not {Deregistered.DONE, Deregistered.NOT_NOW} & set(done.values()):
         hint(f"onceq: no store that answers knows {receiver!r} as a receiver of {topic!r}")
