@@ -6,6 +6,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from onceq.streams.model.frames import decode
 from onceq.streams.receiver.ops import Message
@@ -113,11 +114,8 @@ def _messages(store: DiskStore, stream: int) -> list[bytes]:
 
 def run(order: Order) -> Outcome:
     """Flip bits under a store that serves, then in logs that are opened."""
-    paused, healing.ROUND_S = healing.ROUND_S, ROUND_S  # type: ignore[misc] # sooner than it ships
-    try:
+    with mock.patch.object(healing, "ROUND_S", ROUND_S):  # sooner than it ships
         made = asyncio.run(harmed(order))
-    finally:
-        healing.ROUND_S = paused  # type: ignore[misc] # as it was
     logs = opened(order, OPENINGS[order.size])
     return Outcome(
         measures=[
