@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import inspect
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
 
 STREAMS: Final = (7, 7, 7, 8, 9)
@@ -108,7 +108,7 @@ class Invention:
 
     def reworded(self, tag: int) -> bytes:
         """Return an ask whose body was changed before its CRC was made."""
-        body = self.harmed(asks.packed(self.ask()))
+        body = self.harmed(encoding.packed(self.ask()))
         kind = FrameKind.ASK
         return encode(Frame(kind=kind, stream=7, epoch=0, number=tag, stable=0, body=body))
 

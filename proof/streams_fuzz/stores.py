@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, listings
+from onceq.streams.model import asks, encoding, listings
 from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, Splitter, body_of, decode, encode
 from onceq.streams.model.ops import AskStores, FetchRange
@@ -153,7 +153,7 @@ class Fed:
         if isinstance(ask, asks.Admit) and ask.accept_loss:
             self._may_lose |= ask.stream == SOUND
         try:
-            asks.ask_of(asks.packed(ask))
+            encoding.ask_of(encoding.packed(ask))
         except FrameRefused:
             self._feed(link, ask_frame(getattr(ask, "stream", 0), 1, ask))
             if link in self._splitters:
@@ -198,7 +198,7 @@ class Fed:
 
     def _heard(self, link: int, data: bytes) -> None:
         first = decode(next(Splitter().feed(data)))
-        answer = asks.answer_of(first.body)
+        answer = encoding.answer_of(first.body)
         if first.number == TO_FRAMES:
             may = TO_A_FRAME
         else:

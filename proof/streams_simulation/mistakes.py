@@ -17,7 +17,7 @@ from onceq.streams.source import acts
 from onceq.streams.source.changing import Wish
 from onceq.streams.source.feeding import Feeding
 from onceq.streams.source.recovering import Past
-from onceq.streams.source.sending import Sending
+from onceq.streams.source.sending_epochs import Epochs
 from onceq.streams.store import limits
 from onceq.streams.store.catalogue import Catalogue, Needs, Step, serving
 from onceq.streams.store.memory_store import MemoryStore
@@ -26,8 +26,8 @@ from onceq.streams.store.records import Held, Trimmed
 
 # sources
 
-_ADMITTED: Final = Sending.__dict__["_admitted"]
-_ANSWERED: Final = Sending.__dict__["_answered"]
+_ADMITTED: Final = Epochs.__dict__["_admitted"]
+_ANSWERED: Final = Epochs.__dict__["_answered"]
 
 
 def greatest_end(self: Feeding, _: tuple[StoreList, ...], known: int) -> int:
@@ -35,7 +35,7 @@ def greatest_end(self: Feeding, _: tuple[StoreList, ...], known: int) -> int:
     return max([known, *(fed.end for fed in self.stores.values() if not fed.is_noting)])
 
 
-def admitted_with_all(self: Sending, given: acts.Answered) -> Iterator[acts.Act]:
+def admitted_with_all(self: Epochs, given: acts.Answered) -> Iterator[acts.Act]:
     """Believe that a store which is admitted has all that was sent."""
     if isinstance(given.answer, asks.Holding):
         answer = replace(given.answer, end=self.retention.sealed)
@@ -43,7 +43,7 @@ def admitted_with_all(self: Sending, given: acts.Answered) -> Iterator[acts.Act]
     yield from _ADMITTED(self, given)
 
 
-def any_answer_counts(self: Sending, store: str, answer: asks.Answer) -> Iterator[acts.Act]:
+def any_answer_counts(self: Epochs, store: str, answer: asks.Answer) -> Iterator[acts.Act]:
     """Take an answer for one of this epoch."""
     if isinstance(answer, asks.Holding):
         answer = replace(answer, epoch=self.epoch)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.frames import FrameKind, Splitter, decode
 from onceq.streams.net.wire import ask_frame
 
@@ -198,7 +198,7 @@ class Caller:
         """Take an answer, with what follows it."""
         first, *rest = Splitter().feed(data)
         frame = decode(first)
-        answer = asks.answer_of(frame.body)
+        answer = encoding.answer_of(frame.body)
         if frame.number == 0:
             self.answered(wire.store.name, answer)
             return

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from onceq.model.ops.base import Program
-from onceq.streams.model import asks, events
+from onceq.streams.model import asks, encoding, events
 from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.model.quorum import StoreList
@@ -140,7 +140,7 @@ class ReceiverNode:
             return
         frame = decode(data)
         if frame.kind is FrameKind.ANSWER:
-            known = asks.answer_of(frame.body)
+            known = encoding.answer_of(frame.body)
             if isinstance(known, asks.Information):
                 self._show(core.inform(known))
         else:

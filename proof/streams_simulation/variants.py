@@ -10,11 +10,11 @@ from onceq.streams.model.choice import Insufficient, Log, Promised, choose
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver import placing
 from onceq.streams.receiver.delivering import Delivering
-from onceq.streams.source import creating, program, recovering, sending
+from onceq.streams.source import creating, program, recovering, standing
 from onceq.streams.source.changing import Wish
 from onceq.streams.source.feeding import Feeding
 from onceq.streams.source.giving_up import GivingUp
-from onceq.streams.source.sending import Sending
+from onceq.streams.source.sending_epochs import Epochs
 from onceq.streams.store import catalogue, serving, store, trimming
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.programs import Programs
@@ -64,7 +64,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a store keeps what it has, of whatever epochs, when it is admitted",
     ),
     "admitted-end": Variant(
-        of=Sending, name="_admitted", by=mistakes.admitted_with_all, within=150,
+        of=Epochs, name="_admitted", by=mistakes.admitted_with_all, within=150,
         text="a store that is admitted has all that was sent, whatever it answers",
     ),
     "noted-by-all": Variant(
@@ -105,7 +105,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a receiver is registered by stores in several epochs",
     ),
     "answers-of-an-epoch": Variant(
-        of=Sending, name="_answered", by=mistakes.any_answer_counts, within=0,
+        of=Epochs, name="_answered", by=mistakes.any_answer_counts, within=0,
         text="what a store answered in a former epoch counts in this one",
     ),
     "told-late": Variant(
@@ -118,7 +118,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a store is admitted with copies that were kept for another admission",
     ),
     "fenced-by-a-set": Variant(
-        of=sending, name="is_succeeded", by=lambda _, refused: bool(refused), within=150,
+        of=standing, name="is_succeeded", by=lambda _, refused: bool(refused), within=150,
         also=((recovering, "is_succeeded", lambda _, refused: bool(refused)),),
         text="a source is fenced for ever by one store that promised more",
     ),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.options import OPTIONS, Option, Scope, settled
@@ -95,7 +95,7 @@ HAS = Promised(bridge=BRIDGE, hints=(ABC,), end=12, stable=9, whole=False, posit
     ],
 )
 def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
-    assert asks.ask_of(asks.packed(ask)) == ask
+    assert encoding.ask_of(encoding.packed(ask)) == ask
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
     ],
 )
 def test_an_answer_arrives_as_it_was_sent(answer: asks.Answer) -> None:
-    assert asks.answer_of(asks.packed(answer)) == answer
+    assert encoding.answer_of(encoding.packed(answer)) == answer
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", b"\x81\xa4type\xa4Nope", b"[1]", bytes(9)])
 def test_rubbish_is_no_ask_and_no_answer(data: bytes) -> None:
-    for read in (asks.ask_of, asks.answer_of):
+    for read in (encoding.ask_of, encoding.answer_of):
         with pytest.raises(FrameRefused):
             read(data)
 
@@ -139,23 +139,23 @@ def test_what_a_receiver_says_to_its_source_arrives_and_nothing_else_does() -> N
         asks.Learn(topic="bars", session=9),
         asks.Confirm(stream=1, epoch=2, receiver=5, below=3),
     ):
-        assert asks.said_of(asks.packed(said)) == said
+        assert encoding.said_of(encoding.packed(said)) == said
     with pytest.raises(FrameRefused):
-        asks.said_of(asks.packed(asks.Look(topic="bars", session=9)))
+        encoding.said_of(encoding.packed(asks.Look(topic="bars", session=9)))
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Confirm(stream=1, epoch=2, receiver=5, below=3)))
+        encoding.ask_of(encoding.packed(asks.Confirm(stream=1, epoch=2, receiver=5, below=3)))
 
 
 def test_an_answer_is_no_ask() -> None:
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Forgot()))
+        encoding.ask_of(encoding.packed(asks.Forgot()))
 
 
 def test_no_number_of_an_ask_is_less_than_nothing() -> None:
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Fetch(stream=-1, begin=0, end=3)))
+        encoding.ask_of(encoding.packed(asks.Fetch(stream=-1, begin=0, end=3)))
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Read(stream=1, epoch=1, begin=-3, end=3)))
+        encoding.ask_of(encoding.packed(asks.Read(stream=1, epoch=1, begin=-3, end=3)))
 
 
 LOG = Log(admitted=1, end=9, lists=(ABC,), firsts=((1, 0),), positions={})
@@ -176,7 +176,7 @@ LOG = Log(admitted=1, end=9, lists=(ABC,), firsts=((1, 0),), positions={})
 def test_an_admission_that_cannot_be_is_refused(log: Log, bridge: Bridge) -> None:
     ask = asks.Admit(stream=1, life=9, log=log, bridge=bridge)
     with pytest.raises(FrameRefused, match="do not fit"):
-        asks.ask_of(asks.packed(ask))
+        encoding.ask_of(encoding.packed(ask))
 
 
 @pytest.mark.parametrize("firsts", [(), ((1, 3),), ((2, 0), (1, 9)), ((1, 0), (2, 9), (3, 8))])
@@ -191,27 +191,27 @@ def test_what_a_receiver_is_told_has_the_epochs_of_a_log(firsts: Firsts) -> None
         stable=9,
     )
     with pytest.raises(FrameRefused, match="no log has"):
-        asks.answer_of(asks.packed(told))
+        encoding.answer_of(encoding.packed(told))
 
 
 def test_no_epoch_is_later_than_a_frame_can_say_and_ids_are_left_for_others() -> None:
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Fence(stream=1, epoch=1 << 32, life=1, own=ABC)))
+        encoding.ask_of(encoding.packed(asks.Fence(stream=1, epoch=1 << 32, life=1, own=ABC)))
     chosen = asks.Register(stream=1, epoch=2, topic="bars", session=0, regid=(1 << 63) - 1)
-    assert asks.ask_of(asks.packed(chosen)) == chosen
+    assert encoding.ask_of(encoding.packed(chosen)) == chosen
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(replace(chosen, regid=1 << 63)))
+        encoding.ask_of(encoding.packed(replace(chosen, regid=1 << 63)))
 
 
 def test_names_and_lists_are_no_longer_than_they_may_be() -> None:
     longest = asks.Look(topic="t" * asks.NAME_MAX, session=1)
-    assert asks.ask_of(asks.packed(longest)) == longest
+    assert encoding.ask_of(encoding.packed(longest)) == longest
     with pytest.raises(FrameRefused):
-        asks.ask_of(asks.packed(asks.Look(topic="t" * 256, session=1)))
+        encoding.ask_of(encoding.packed(asks.Look(topic="t" * 256, session=1)))
     many = replace(ABC, groups=(tuple(f"store{n}" for n in range(65)),))
     for own in (many, replace(ABC, groups=(("s" * 256,),))):
         with pytest.raises(FrameRefused, match="longer than"):
-            asks.ask_of(asks.packed(asks.Fence(stream=1, epoch=1, life=1, own=own)))
+            encoding.ask_of(encoding.packed(asks.Fence(stream=1, epoch=1, life=1, own=own)))
         bridge = replace(BRIDGE, lists=(own,))
         with pytest.raises(FrameRefused, match="longer than"):
-            asks.ask_of(asks.packed(asks.Admit(stream=1, life=1, log=LOG, bridge=bridge)))
+            encoding.ask_of(encoding.packed(asks.Admit(stream=1, life=1, log=LOG, bridge=bridge)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.quorum import listed
 from onceq.streams.store import listing
 from onceq.streams.store.catalogue import Catalogue
@@ -150,8 +150,8 @@ def test_a_listing_has_pages_that_fit_into_a_frame() -> None:
     pages = 0
     while True:
         page = listing.streams(catalogue, asks.Streams(after=found[-1] if found else 0))
-        assert len(asks.packed(page)) < 1 << 19
-        assert asks.answer_of(asks.packed(page)) == page
+        assert len(encoding.packed(page)) < 1 << 19
+        assert encoding.answer_of(encoding.packed(page)) == page
         found += [one.stream for one in page.streams]
         pages += 1
         if not page.more:

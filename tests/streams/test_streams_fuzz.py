@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.streams.model import asks, frames
+from onceq.streams.model import asks, encoding, frames
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message
 from onceq.streams.store import serving
@@ -43,7 +43,7 @@ def test_every_ask_and_answer_can_be_invented() -> None:
     for kind in (*INVENTED, *ANSWERS):
         one = invention.value(kind)
         assert isinstance(one, kind)
-        assert asks.packed(one)
+        assert encoding.packed(one)
 
 
 def test_a_harmed_frame_is_another() -> None:
@@ -72,7 +72,7 @@ def test_wrong_answers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_raises_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asks, "_are_of_log", lambda _: True)
+    monkeypatch.setattr(encoding, "_are_of_log", lambda _: True)
     assert any("raised" in one for one in tried(tmp_path, RECEIVERS).wrong)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.net.address import Address
 from onceq.streams.net.link import Link
@@ -81,7 +81,7 @@ class Source:
     def _came(self, _: Link, data: bytes) -> None:
         frame = decode(data)
         is_answer = frame.kind is FrameKind.ANSWER
-        self._heard.put_nowait(asks.answer_of(frame.body) if is_answer else frame.number)
+        self._heard.put_nowait(encoding.answer_of(frame.body) if is_answer else frame.number)
 
     def _lost(self, _: Link, __: str) -> None:
         self._heard.put_nowait(None)

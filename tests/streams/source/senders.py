@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onceq.streams.model import asks, events
+from onceq.streams.model import asks, encoding, events
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, decode
 from onceq.streams.model.quorum import StoreList, listed
@@ -71,7 +71,7 @@ class Source:
                 case acts.Publish(data=data):
                     frame = decode(data)
                     is_answer = frame.kind is FrameKind.ANSWER
-                    self.published.append(asks.answer_of(frame.body) if is_answer else frame)
+                    self.published.append(encoding.answer_of(frame.body) if is_answer else frame)
                 case acts.Ask():
                     self.asked.append(act)
                 case acts.Tell(event=event):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.streams.model import asks, frames
+from onceq.streams.model import asks, encoding, frames
 from onceq.streams.model.frames import Frame, FrameKind, decode
 from onceq.streams.net.link import Link
 from onceq.streams.net.wire import TO_FRAMES, ask_frame
@@ -66,7 +66,7 @@ class Hearing:
     def told(self) -> list[tuple[int, asks.Answer]]:
         """The answers that came, with their tags."""
         found = [frame for frame in map(decode, self.data) if frame.kind is FrameKind.ANSWER]
-        return [(frame.number, asks.answer_of(frame.body)) for frame in found]
+        return [(frame.number, encoding.answer_of(frame.body)) for frame in found]
 
 
 def address_of(one: AsyncSource) -> tuple[str, int]:
@@ -166,7 +166,7 @@ def test_one_that_takes_nothing_is_skipped_and_told_how_far_all_is_when_it_does(
     assert len(slow.sent) == 3
     slow.take_all()
     receivers.look()
-    assert asks.answer_of(decode(slow.sent[3]).body) == asks.Forgot()
+    assert encoding.answer_of(decode(slow.sent[3]).body) == asks.Forgot()
     receivers.publish(b"next")
     assert (len(slow.sent), slow.sent[4], receivers.skipped) == (5, b"next", 1)
 

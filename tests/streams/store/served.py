@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.frames import FrameKind, Splitter, decode
 from onceq.streams.net.wire import ask_frame
 from onceq.streams.store import acts
@@ -73,7 +73,7 @@ class Served:
         for data in self.sent.pop(link, []):
             frame = decode(data)
             is_answer = frame.kind is FrameKind.ANSWER
-            found.append(asks.answer_of(frame.body) if is_answer else frame.number)
+            found.append(encoding.answer_of(frame.body) if is_answer else frame.number)
         return found
 
     def told(self, ask: asks.Ask, link: int = SOURCE) -> Any:

@@ -1,22 +1,20 @@
 """What is asked of a store, and what it answers, as values with a tag. Pure.
 
-They travel as msgpack, in the body of a frame. A stream is named by its id, but where it is looked
-for by topic and session. Every answer to an ask that changed something is sent when it is synced.
-Source: streams.md 5; spec M1, M3 to M8, M34.
+`encoding` makes them bytes. A stream is named by its id, but where it is looked for by topic and
+session. Every answer to an ask that changed something is sent when it is synced. Source: streams.md
+5; spec M1, M3 to M8, M34.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from onceq.streams.errors import FrameRefused
 from onceq.streams.model import listings
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
-from onceq.streams.model.quorum import STORES_MAX, StoreList
+from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tagged import Tagged
 
 NAME_MAX: Final = 255
@@ -308,60 +306,3 @@ Answer: TypeAlias = (
     | Registered
     | Range
 )
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_ASKS: Final = msgspec.msgpack.Decoder(Ask)
-_SAID: Final = msgspec.msgpack.Decoder(Said)
-_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
-
-
-def packed(one: Ask | Confirm | Answer) -> bytes:
-    """Return the bytes of an ask, of a confirmation or of an answer."""
-    return _ENCODER.encode(one)
-
-
-def ask_of(data: bytes | memoryview) -> Ask:
-    """Return the ask that these bytes are. Raises FrameRefused."""
-    ask: Ask = _decoded(_ASKS, data)
-    if isinstance(ask, Admit) and not _is_sound(ask):
-        raise FrameRefused("an admission whose log and bridge record do not fit")
-    lists = ask.bridge.lists if isinstance(ask, Admit) else ()
-    for one in (ask.own,) if isinstance(ask, Fence) else lists:
-        if len(one.stores) > STORES_MAX or any(len(store) > NAME_MAX for store in one.stores):
-            raise FrameRefused("a list of stores that is longer than one may be")
-    return ask
-
-
-def _is_sound(ask: Admit) -> bool:
-    """Whether what an admission says of a log can be."""
-    firsts = ask.bridge.firsts
-    ends_here = bool(firsts) and firsts[-1] == (ask.bridge.epoch, ask.log.end)
-    has_lists = 1 <= len(ask.bridge.lists) <= 2 and all(one.stores for one in ask.bridge.lists)
-    is_log = _are_of_log(ask.log.firsts) if ask.log.firsts else ask.log.end == 0
-    return ends_here and has_lists and is_log and _are_of_log(firsts)
-
-
-def _are_of_log(firsts: Firsts) -> bool:
-    """Whether a log can have these epochs: the first begins with the number 0, and they ascend."""
-    ascends = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(firsts))
-    return bool(firsts) and firsts[0][1] == 0 and ascends
-
-
-def said_of(data: bytes | memoryview) -> Said:
-    """Return what a receiver says to its source. Raises FrameRefused."""
-    return _decoded(_SAID, data)  # type: ignore[no-any-return] # the decoder's own type
-
-
-def answer_of(data: bytes | memoryview) -> Answer:
-    """Return the answer that these bytes are. Raises FrameRefused."""
-    answer: Answer = _decoded(_ANSWERS, data)
-    if isinstance(answer, Information) and not _are_of_log(answer.firsts):
-        raise FrameRefused("what a receiver is told of a stream has epochs that no log has")
-    return answer
-
-
-def _decoded(decoder: Any, data: bytes | memoryview) -> Any:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FrameRefused(f"these bytes are no ask and no answer of a store: {error}") from error

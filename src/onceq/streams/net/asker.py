@@ -11,7 +11,7 @@ import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused, WhyRefused
-from onceq.streams.model import asks, frames, ops
+from onceq.streams.model import asks, encoding, frames, ops
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.link import Link, wait_closed
@@ -126,7 +126,7 @@ class Peer:
         if self._begun is not None:
             self._follow(frame, data)
         elif frame.kind is FrameKind.ANSWER:
-            answer = asks.answer_of(frame.body)
+            answer = encoding.answer_of(frame.body)
             if isinstance(answer, asks.Range) and answer.frames:
                 self._size = 0
                 self._begun, self._frames = (frame.number, answer), []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceq.streams.model import asks
+from onceq.streams.model import asks, encoding
 from onceq.streams.model.frames import Frame, FrameKind, encode
 
 TO_FRAMES: Final = 0
@@ -13,7 +13,7 @@ TO_FRAMES: Final = 0
 
 def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:
     """Return a frame that answers an ask, or frames."""
-    body = asks.packed(answer)
+    body = encoding.packed(answer)
     return encode(
         Frame(kind=FrameKind.ANSWER, stream=stream, epoch=0, number=tag, stable=0, body=body)
     )
@@ -21,7 +21,7 @@ def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:
 
 def ask_frame(stream: int, tag: int, ask: asks.Ask | asks.Confirm) -> bytes:
     """Return a frame that asks. tag: greater than 0; its answer has it too. 0: it has none."""
-    body = asks.packed(ask)
+    body = encoding.packed(ask)
     return encode(
         Frame(kind=FrameKind.ASK, stream=stream, epoch=0, number=tag, stable=0, body=body)
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, frames
+from onceq.streams.model import asks, encoding, frames
 from onceq.streams.model.choice import Firsts, epoch_at, in_vain, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind
@@ -169,7 +169,7 @@ class Delivering:
             case FrameKind.MESSAGES | FrameKind.VOID:
                 return self._live(frame)
             case FrameKind.ANSWER:
-                answer = asks.answer_of(frame.body)
+                answer = encoding.answer_of(frame.body)
                 return self.inform(answer) if isinstance(answer, asks.Information) else []
             case _:
                 raise FrameRefused("a source asked its receiver something")

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, frames
+from onceq.streams.model import asks, encoding, frames
 from onceq.streams.model.frames import FrameKind
 from onceq.streams.net.address import Address, refuse_unless_safe
 from onceq.streams.net.link import Link, wait_closed
@@ -118,7 +118,7 @@ class Listening:
         frame, one = frames.decode(data), self._links[link]
         if frame.kind is not FrameKind.ASK:
             raise FrameRefused("a receiver sent something that is no ask")
-        said = asks.said_of(frame.body)
+        said = encoding.said_of(frame.body)
         if isinstance(said, asks.Confirm):
             self._heard.confirmed(one.number, said)
         elif link.buffered <= BUFFERED_BYTES_MAX:

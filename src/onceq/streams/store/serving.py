@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
-from onceq.streams.model import asks, frames
+from onceq.streams.model import asks, encoding, frames
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.store import acts, limits, listing
@@ -118,7 +118,7 @@ class Serving:
             case FrameKind.MESSAGES | FrameKind.VOID:
                 yield from self._frame(link, frame, data)
             case FrameKind.ASK:
-                yield from self._asked(link, frame.number, asks.ask_of(frame.body))
+                yield from self._asked(link, frame.number, encoding.ask_of(frame.body))
             case _:
                 raise FrameRefused(
                     "an answer came to a store, which had asked nothing on this link"

@@ -1,0 +1,39 @@
+"""What a source tells of the stores that register it, and of those that do not. Pure.
+
+Source: streams.md 5; spec M1, M6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onceq.streams.model import events
+from onceq.streams.source import telling
+from onceq.streams.source.epochs import Begun, Short
+
+
+class Registered:
+    """The stores that have registered a source, in the epoch that goes on."""
+
+    def __init__(self) -> None:
+        self._stores: set[str] = set()
+        self._short = Short()
+
+    def begin(self) -> None:
+        """Begin an epoch."""
+        self._stores.clear()
+        self._short = Short()
+
+    def register(
+        self, begun: Begun, store: str, end: int | None
+    ) -> Iterator[events.StoreRegistered]:
+        """Yield that a store has registered it. end: of its log; None: it keeps none."""
+        is_old = store in self._stores or store not in begun.fresh
+        self._stores.add(store)
+        yield telling.store_registered(begun.stream, store, end, old=is_old)
+
+    def lack(self, stream: int, short: Short) -> Iterator[events.RegistrationError]:
+        """Yield why no epoch can begin, unless that was told just before."""
+        before, self._short = self._short, short
+        if short != before:
+            yield from telling.lacking(stream, short)
