@@ -187,6 +187,38 @@ def test_a_new_connection_to_what_is_silent_ends(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_link_that_falls_silent_as_soon_as_it_is_made_cannot_be_used(
+    proxy: Proxy, repository: str, monkeypatch: pytest.MonkeyPatch, *, asynchronous: bool
+) -> None:
+    """Its first question is never answered, and nothing more can be asked of it."""
+    connect, connect_async = silence.OwnConnection.connect, silence.AsyncOwnConnection.connect
+
+    def made(*given: Any, **options: Any) -> object:
+        connection = connect(*given, **options)
+        proxy.fall_silent()
+        return connection
+
+    async def made_async(*given: Any, **options: Any) -> object:
+        connection = await connect_async(*given, **options)
+        proxy.fall_silent()
+        return connection
+
+    async def main() -> None:
+        async with onceq.open_async(proxy.conninfo, repository=repository) as qm:
+            monkeypatch.setattr(silence.AsyncOwnConnection, "connect", made_async)
+            clerk = qm.clerk("till", RAW)
+            await _ends_async(clerk.connect(timeout_s=TIMEOUT_S), errors.CannotConnect, TIMEOUT_S)
+
+    if asynchronous:
+        asyncio.run(main())
+        return
+    with onceq.open(proxy.conninfo, repository=repository) as qm:
+        monkeypatch.setattr(silence.OwnConnection, "connect", made)
+        clerk = qm.clerk("till", RAW)
+        _ends(lambda: clerk.connect(timeout_s=TIMEOUT_S), errors.CannotConnect, TIMEOUT_S)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_client_with_a_ledger_ends_on_a_silent_link(
     proxy: Proxy, repository: str, *, asynchronous: bool
 ) -> None:

@@ -10,7 +10,7 @@ import onceq
 from onceq.errors import ClaimLost
 from onceq.model import ops
 from tests.lives import Life, living
-from tests.parts import scalar, wait_until
+from tests.parts import Background, plain, scalar, wait_blocked, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
@@ -92,3 +92,38 @@ def test_a_revoked_claim_never_finishes(
             server.finish(element)
         server.rollback()
     assert qm.show("raw").depth == 1
+
+
+HELD_UP = """
+alter function {r}.started_by(uuid) rename to started_by_then;
+create function {r}.started_by(p_process uuid) returns jsonb language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock({key});
+    return {r}.started_by_then(p_process);
+end $$;
+"""
+"""Between looking whether a process is missing and taking over from it."""
+
+
+def test_a_session_that_begins_while_its_process_is_taken_over_keeps_its_claims(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    process = uuid.uuid4()
+    with plain(conninfo) as holder, living(conninfo, repository) as other:
+        with living(conninfo, repository, process) as former:
+            backend = former.driver.connection.info.backend_pid
+        ended = "select count(*) = 0 from pg_stat_activity where pid = %s"
+        wait_until(lambda: scalar(conninfo, ended, backend))
+        key = f"'{repository}.history'::regclass::oid::integer, 1"
+        holder.execute(HELD_UP.format(r=repository, key=key).encode())
+        holder.execute(f"select pg_advisory_lock({key})".encode())
+        taking = Background(other.take_over)
+        wait_blocked(conninfo, "take_over", taking)
+        with living(conninfo, repository, process) as again:
+            element = again.claim_one("raw")
+            holder.execute(f"select pg_advisory_unlock({key})".encode())
+            taking.result()
+            again.run(element)
+    assert qm.show("raw").depth == 0

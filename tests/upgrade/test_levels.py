@@ -323,7 +323,8 @@ def test_users_of_a_former_level_are_known_by_their_names(conninfo: str, reposit
     with plain(conninfo) as connection:
         at_2 = f"update {repository}.repository set level = 2, serves = 1"
         connection.execute(at_2.encode())
-    for name, is_refused in (("onceq level 1", True), ("onceq level 2", False), ("till", False)):
+    names = {"onceq level 1": True, "onceq level 2": False, "till": False}
+    for name, is_refused in {**names, f"onceq level {10**10}": False}.items():
         with plain(make_conninfo(conninfo, application_name=name)) as user:
             slot = f"select pg_advisory_lock('{repository}.server'::regclass::oid::integer, 9)"
             user.execute(slot.encode())

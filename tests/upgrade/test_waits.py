@@ -19,7 +19,7 @@ from onceq.engine.sessions import levels
 from onceq.errors import DeadlineExceeded
 from tests.cli.parts import run_here
 from tests.events import Events, emits
-from tests.parts import plain
+from tests.parts import Background, plain
 from tests.upgrade.looks import shape, stamp
 
 if TYPE_CHECKING:
@@ -69,6 +69,16 @@ def test_it_is_tried_again_until_the_lock_is_free(
         assert migrate.apply(connection, released, told=told)
     assert stamp(conninfo, released) == upgrading.made()
     assert [one["event"] for one in events.all].count("upgrade_waits") == 1
+
+
+def test_a_repository_that_cannot_even_be_looked_at_ends_an_upgrade_in_time(
+    conninfo: str, released: str
+) -> None:
+    with plain(conninfo) as other, plain(conninfo) as connection:
+        other.execute(f"begin; lock table {released}.repository".encode())
+        call = Background(lambda: migrate.apply(connection, released, wait_s=0))
+        with pytest.raises(DeadlineExceeded, match=f"held by pid {other.info.backend_pid} "):
+            call.result()
 
 
 def test_another_one_who_upgrades_is_waited_for(

@@ -34,7 +34,7 @@ from onceq.errors import (
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from onceq.engine.sessions.levels import Stamp
 
@@ -156,7 +156,7 @@ def apply(
     check_repository(repository)
     check_server(connection.info)
     end = time.monotonic() + wait_s
-    with translated(connection):
+    with translated(connection), _hasty(connection):
         while True:
             try:
                 return _tried(connection, repository)
@@ -180,6 +180,14 @@ def script(connection: psycopg.Connection[Any], repository: str) -> str:
         found = stamp(connection, repository)
         is_ours = _is_to_be_kept(connection, repository, found)
     return upgrading.script(repository, found) if is_ours else f"-- {NOT_OURS.format(repository)}\n"
+
+
+@contextlib.contextmanager
+def _hasty(connection: psycopg.Connection[Any]) -> Generator[None]:
+    """A block in which no statement waits longer for a lock than one of an upgrade may."""
+    connection.execute(f"set lock_timeout = {upgrading.LOCK_MS}".encode())
+    yield
+    connection.execute("reset lock_timeout")
 
 
 def _tried(connection: psycopg.Connection[Any], repository: str) -> bool:

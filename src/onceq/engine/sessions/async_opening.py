@@ -40,7 +40,7 @@ async def open_on(
         with silence.bounded(connection, patience):
             again, stamp = await _made_ours(connection, conninfo, settings, repository)
     except psycopg.Error as error:
-        failure = session.cannot_open(error, connection.info.user)
+        failure = session.cannot_open(error, connection)
         await connection.close()
         raise failure from error
     except OnceqError:

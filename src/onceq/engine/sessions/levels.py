@@ -14,7 +14,7 @@ from typing import Any, Final
 from onceq import version
 from onceq.errors import SchemaMismatch, SchemaMissing, SchemaTooNew
 
-APPLICATION: Final = re.compile(r"onceq level ([0-9]+)")
+APPLICATION: Final = re.compile(r"onceq level ([0-9]{1,9})")
 """How a session of ours calls itself, if its user gave it no `application_name`."""
 
 

@@ -41,7 +41,7 @@ def open_on(
         with silence.bounded(connection, patience):
             again, stamp = _made_ours(connection, conninfo, settings, repository)
     except psycopg.Error as error:
-        failure = session.cannot_open(error, connection.info.user)
+        failure = session.cannot_open(error, connection)
         connection.close()
         raise failure from error
     except OnceqError:

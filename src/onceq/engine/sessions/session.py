@@ -183,10 +183,13 @@ def cannot_connect(error: psycopg.Error) -> CannotConnect:
     return CannotConnect(f"cannot connect to PostgreSQL: {said}; {advice}{DOCTOR_TELLS}")
 
 
-def cannot_open(error: psycopg.Error, role: str) -> OnceqError:
-    """Returns the error for a session of this role that was made, but whose first query failed."""
+def cannot_open(error: psycopg.Error, connection: psycopg.BaseConnection[Any]) -> OnceqError:
+    """Returns the error for a session that was made, but whose first query failed.
+
+    A connection that was given up is closed, and says nothing of its role any more.
+    """
     if error.sqlstate == faults.MISSING_RIGHT:
-        return faults.translate(error, role)
+        return faults.translate(error, connection.info.user)
     return cannot_connect(error)
 
 

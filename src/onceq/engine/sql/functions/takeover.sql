@@ -178,27 +178,32 @@ end $$;
 -- Takes over from another process if it is missing; returns whether it is. What it had claimed and not
 -- started comes back at once. That its sessions have ended does not prove its death: what it had started
 -- stays claimed, and waits (G7). A life of it that comes back acquits it; `judge` says that it has ended, and
--- so does a minute of waiting. If the database itself went down, there is nothing to wait for.
+-- so does a minute of waiting. If the database itself went down, there is nothing to wait for. A session of it
+-- that begins meanwhile keeps its row and its claims: only slots whose locks were got here are taken over.
 create or replace function onceq.take_over_process(p_process uuid) returns boolean
 language plpgsql volatile as $$
 declare
+    class integer := 'onceq.server'::regclass::oid::integer;
+    held integer;
+    slots integer[] := '{}';
     started jsonb;
     is_over boolean;
 begin
-    if exists (select from onceq.server s where s.process = p_process
-            and not pg_try_advisory_xact_lock('onceq.server'::regclass::oid::integer, s.slot)) then
-        return false;
-    end if;
+    for held in select s.slot from onceq.server s where s.process = p_process loop
+        if not pg_try_advisory_xact_lock(class, held) then
+            return false;
+        end if;
+        slots := slots || held;
+    end loop;
     select (array_agg(s.charges) filter (where s.charges is not null))[1],
             coalesce(bool_or(s.ended) or min(s.missed_at) <= onceq.now() - interval '60 seconds', false)
-        into started, is_over from onceq.server s where s.process = p_process;
+        into started, is_over from onceq.server s where s.process = p_process and s.slot = any (slots);
     if started is null then
         started := onceq.started_by(p_process);
         is_over := is_over or exists (select from onceq.server s
-            where s.process = p_process and onceq.database_fell(s));
+            where s.process = p_process and s.slot = any (slots) and onceq.database_fell(s));
     end if;
-    perform onceq.take_over_slot(s.slot, p_process, started, not is_over)
-        from onceq.server s where s.process = p_process;
+    perform onceq.take_over_slot(one, p_process, started, not is_over) from unnest(slots) one;
     return true;
 end $$;
 
