@@ -53,9 +53,10 @@ PRODUCT = (
     "src/onceq/*",
     *(f"src/onceq/{one}/**/*" for one in ("cli", "clerk", "engine", "files", "history")),
     *(f"src/onceq/{one}/**/*" for one in ("manager", "model", "server", "spark", "testing")),
+    *(f"!src/onceq/cli/{one}.py" for one in ("stores", "storing", "streaming", "streams")),
     *HARNESS,
 )
-"""All of the product except the streams, of which it knows nothing."""
+"""All of the product except the streams and their commands, of which it knows nothing."""
 IN_MEMORY = (
     *(
         f"src/onceq/{one}"
@@ -69,11 +70,13 @@ STREAMS = (
     "proof/streams_simulation/*",
     "proof/streams_model/*",
 )
+OTHER_TESTS = ("!tests/streams/**/*", "!tests/examples/**/*")
+"""Which no mutant of the queues is shown to."""
 FAULTS = ("proof/fault*.py", "proof/waited.py")
 TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (HISTORY, ("src/onceq/history/*", "proof/history/*")),
     (MODEL, ("proof/model/*",)),
-    (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", "proof/mutants/*")),
+    (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", *OTHER_TESTS, "proof/mutants/*")),
     (STREAMS_MODEL, ("src/onceq/streams/model/*", "proof/streams_model/*")),
     (STREAMS_SIMULATION, STREAMS),
     (STREAMS_FUZZ, (*STREAMS, "proof/streams_fuzz/*")),

@@ -21,20 +21,26 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = frozenset((".py", ".sql", ".toml"))
+BUT = "!"
+"""How a pattern of sources begins that a part does not cover."""
 DIGITS = 16
 _SQL_COMMENT_LINE = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 """A line that is a comment. One after code counts as code: a string may hold two dashes."""
 
 
 def files(covers: Iterable[str]) -> list[Path]:
-    """Return the sources that these patterns name. Raises ValueError if one names none."""
+    """Return the sources that these patterns name, but for those of patterns that begin with `!`.
+
+    Raises ValueError if one names none.
+    """
     found: set[Path] = set()
+    left_out: set[Path] = set()
     for pattern in covers:
-        named = {path for path in ROOT.glob(pattern) if path.suffix in SUFFIXES}
+        named = {p for p in ROOT.glob(pattern.removeprefix(BUT)) if p.suffix in SUFFIXES}
         if not named:
             raise ValueError(f"{pattern} names no source: proof/parts.py is wrong")
-        found |= named
-    return sorted(found)
+        (left_out if pattern.startswith(BUT) else found).update(named)
+    return sorted(found - left_out)
 
 
 def digest(covers: Iterable[str]) -> str:

@@ -1,5 +1,7 @@
 """Every event that onceq logs: each is a frozen value, and becomes a line of the log.
 
+Those of streams are in `onceq.streams.logged`.
+
 `tell` logs an event with the logger of the module that calls it; nothing else in onceq logs (a test
 checks this). No event holds a body, a reply, a tag, a checkpoint or a password. Two fields hold
 text from the user's code: `traceback` (the handler's own exception) and `error` (of a module that
@@ -298,120 +300,6 @@ class SparkConnectionLost(Event, level=logging.WARNING):
     """A connection of Spark's is lost; the query goes on, and the statement is tried again."""
 
     error: str
-
-
-# --- streams --------------------------------------------------------------------------------------
-
-
-class StreamGap(Event, level=logging.WARNING):
-    """A receiver that has no `on_event` does not get some numbers of a stream.
-
-    why: as in `onceq.streams.WhyLost`; `rolled back`: it saw them live, and they are void.
-    """
-
-    stream: str
-    first: int
-    last: int
-    why: str
-
-
-class StoreBegan(Event):
-    """A store serves. directory: None: it is in memory. forgot: it was damaged, and knows nothing.
-
-    metrics: where they are; None: nowhere.
-    """
-
-    address: str
-    directory: str | None
-    forgot: bool
-    metrics: str | None
-
-
-class StoreStopped(Event):
-    """A store was told to stop, and what it took is committed."""
-
-    address: str
-
-
-class StoreFailed(Event, level=logging.ERROR):
-    """The disk of a store failed: its process ends, for nobody knows what the disk has."""
-
-    address: str
-    error: str
-
-
-class _OfStream(Event):
-    """What happened to a stream at a store. stream: its id."""
-
-    stream: str
-    topic: str
-
-
-class StreamFull(_OfStream, level=logging.WARNING):
-    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
-
-    blocking: int
-
-
-class StreamHasRoom(_OfStream):
-    """A store takes messages of a stream again."""
-
-
-class StreamDamaged(_OfStream, level=logging.WARNING):
-    """A store cannot read some numbers of a stream; others have them. count: 0: all are healed."""
-
-    count: int
-
-
-class StreamOverwritten(_OfStream, level=logging.WARNING):
-    """A store gave up numbers that a receiver had not acknowledged. count: since it began."""
-
-    count: int
-
-
-class ReceiversForgotten(_OfStream, level=logging.WARNING):
-    """A store forgot receivers of which nothing was heard for too long. count: since it began."""
-
-    count: int
-
-
-class EffectsGivenUp(Event, level=logging.WARNING):
-    """A message of a stream raised too often, alone: it is in the queue, and was passed.
-
-    number: of the message in the stream. code: of its last error.
-    """
-
-    bridge: str
-    topic: str
-    number: int
-    queue: str
-    code: str
-
-
-class EffectsUndone(Event, level=logging.WARNING):
-    """A bridge into a database: the effects of some messages were undone, and are tried again.
-
-    code: what kind of error it was.
-    """
-
-    bridge: str
-    topic: str
-    first: int
-    last: int
-    code: str
-
-
-class EffectsMissed(Event, level=logging.WARNING):
-    """Numbers of a stream were passed without effects. first, last: both included.
-
-    why: reclaimed (void), or lost, as whoever receives them has allowed.
-    """
-
-    bridge: str
-    topic: str
-    first: int
-    last: int
-    why: str
 
 
 # --- how they are told ----------------------------------------------------------------------------

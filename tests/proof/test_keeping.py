@@ -146,6 +146,14 @@ def test_a_pattern_that_names_no_source_is_refused() -> None:
         sources.digest(("nothing.py",))
 
 
+def test_a_pattern_may_leave_sources_out() -> None:
+    all_of = sources.files(["proof/audit/*"])
+    left = sources.files(["proof/audit/*", "!proof/audit/part.py"])
+    assert [path.name for path in all_of if path not in left] == ["part.py"]
+    with pytest.raises(ValueError, match="names no source"):
+        sources.files(["proof/audit/*", "!proof/audit/missing.py"])
+
+
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
 def test_a_part_covers_itself_and_ends_within_25_minutes(part: Part) -> None:
     run = part.run.func if isinstance(part.run, partial) else part.run

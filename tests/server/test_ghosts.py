@@ -125,5 +125,6 @@ def test_a_session_that_begins_while_its_process_is_taken_over_keeps_its_claims(
             element = again.claim_one("raw")
             holder.execute(f"select pg_advisory_unlock({key})".encode())
             taking.result()
+            assert qm.show("raw").claimed == 1
             again.run(element)
     assert qm.show("raw").depth == 0

@@ -12,7 +12,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "src/onceq/server/log_lines.py",
     ): "it quiets another's logger, and logs nothing",
     ("file length", "project.py"): "one file on purpose: it runs before anything is installed",
-    ("file length", "src/onceq/telemetry.py"): "a table: every event that is logged, in one place",
     (
         "not run",
         "tests/crash/test_power_cut.py: 36",

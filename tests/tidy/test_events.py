@@ -1,4 +1,4 @@
-"""Every event stands in `onceq.telemetry`, is logged by some test, and is documented."""
+"""Every event stands where events do, is logged by some test, and is documented."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 import inspect
 from typing import TYPE_CHECKING
 
+from onceq import telemetry
+from onceq.streams import logged
 from tests.events import ENVELOPE, kinds
 from tests.tidy.source_tree import ROOT, nodes, place, python_files, syntax, verdict
 
@@ -53,6 +55,10 @@ def marked() -> set[str]:
         for argument in node.args
         if isinstance(argument, ast.Attribute)
     }
+
+
+def test_every_event_stands_where_events_do() -> None:
+    assert {one.__module__ for one in kinds()} == {telemetry.__name__, logged.__name__}
 
 
 def test_every_event_is_logged_by_a_test() -> None:

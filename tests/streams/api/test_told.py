@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq import streams, telemetry
+from onceq import streams
+from onceq.streams import logged
 from onceq.streams.api.reporting import report
 from tests.events import emits
 from tests.streams.api.towns import RAW, READER, Heard, read, sent, town
@@ -30,7 +31,7 @@ def test_stores_say_whether_they_knew_a_receiver_and_where_it_begins() -> None:
         assert lives == [({(False, -1)}, 0, 3), ({(True, 1)}, 2, 3)]
 
 
-@emits(telemetry.StreamGap)
+@emits(logged.StreamGap)
 def test_a_gap_that_nobody_asked_to_hear_of_is_logged(events: Events) -> None:
     with town(names="a") as stores, streams.open(session_id=READER) as context:
         sent(context, stores.at("a"), [b"%d" % n for n in range(4)])
@@ -39,7 +40,7 @@ def test_a_gap_that_nobody_asked_to_hear_of_is_logged(events: Events) -> None:
         stream = f"{shows.shown[0].identity.stream:016x}"
     report(streams.RolledBack(stream=5, first=7, last=8))
     report(streams.SourceFenced(stream=5, epoch=1))
-    assert events.of(telemetry.StreamGap) == [
+    assert events.of(logged.StreamGap) == [
         {"stream": stream, "first": 0, "last": 2, "why": "skipped"},
         {"stream": "0000000000000005", "first": 7, "last": 8, "why": "rolled back"},
     ]

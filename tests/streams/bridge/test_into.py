@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from onceq import telemetry
 from onceq.errors import Fenced, HandlerMisuse, InvalidValue, Reject, Retry
 from onceq.model.stream_ops import StreamPosition
+from onceq.streams import logged
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.target import Target
 from onceq.streams.errors import DataLost, StreamReplaced
@@ -97,7 +97,7 @@ def test_stores_are_told_of_what_has_taken_effect_only(ledger: Ledger) -> None:
     asyncio.run(live())
 
 
-@emits(telemetry.EffectsGivenUp, telemetry.EffectsUndone)
+@emits(logged.EffectsGivenUp, logged.EffectsUndone)
 def test_a_message_that_raises_goes_to_the_error_queue_and_its_neighbours_take_effect(
     ledger: Ledger,
 ) -> None:
@@ -319,7 +319,7 @@ def test_the_first_of_a_later_epoch_is_taken_only_behind_the_same_messages(
     asyncio.run(live())
 
 
-@emits(telemetry.EffectsMissed)
+@emits(logged.EffectsMissed)
 def test_a_void_number_is_passed_and_told(ledger: Ledger) -> None:
     async def live() -> None:
         told: list[Event] = []

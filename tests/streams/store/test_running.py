@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from onceq import telemetry
 from onceq.errors import IllegalState, InvalidValue
+from onceq.streams import logged
 from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.model import asks
 from onceq.streams.net.alone import Alone
@@ -51,7 +51,7 @@ def settings(home: Path) -> Settings:
     return Settings(listen="127.0.0.1:0", directory=home / "store")
 
 
-@emits(telemetry.StoreBegan, telemetry.StoreStopped)
+@emits(logged.StoreBegan, logged.StoreStopped)
 def test_a_store_runs_in_this_process_once(events: Events, tmp_path: Path) -> None:
     found: list[Running] = []
 
@@ -61,13 +61,13 @@ def test_a_store_runs_in_this_process_once(events: Events, tmp_path: Path) -> No
         one.stop()
 
     run_store(settings(tmp_path), ready=ready)
-    (began,) = events.of(telemetry.StoreBegan)
+    (began,) = events.of(logged.StoreBegan)
     assert began == {
         "address": found[0].address,
         "directory": str(tmp_path / "store"),
         "forgot": False,
     }
-    assert events.of(telemetry.StoreStopped) == [{"address": found[0].address}]
+    assert events.of(logged.StoreStopped) == [{"address": found[0].address}]
     DiskStore(tmp_path / "store", chance).close()
     with pytest.raises(IllegalState, match="does so once"):
         run_store(MEMORY)
@@ -131,7 +131,7 @@ async def served(store: Store, one: Settings) -> tuple[asyncio.Task[None], Runni
         return task, await ready
 
 
-@emits(telemetry.StoreFailed)
+@emits(logged.StoreFailed)
 def test_a_failed_sync_ends_it_with_a_clear_word(events: Events, tmp_path: Path) -> None:
     async def run() -> None:
         given = settings(tmp_path)
@@ -144,7 +144,7 @@ def test_a_failed_sync_ends_it_with_a_clear_word(events: Events, tmp_path: Path)
         assert await source.heard() is None, "nothing was acknowledged"
         with pytest.raises(StoreFailed, match="What was acknowledged is there"):
             await task
-        assert events.of(telemetry.StoreFailed) == [
+        assert events.of(logged.StoreFailed) == [
             {"address": one.address, "error": f"[Errno 5] {os.strerror(errno.EIO)}"}
         ]
         store.close()
@@ -165,7 +165,7 @@ def test_a_store_that_serves_looks_at_its_streams_for_the_log(
         source.link.send(data_of(1, 0))
         await source.until(asks.Holding(epoch=1, end=1))
         store.catalogue.damage(S, range(1))
-        await soon(lambda: bool(events.of(telemetry.StreamDamaged)))
+        await soon(lambda: bool(events.of(logged.StreamDamaged)))
         source.link.close()
         one.stop()
         await task
@@ -175,24 +175,24 @@ def test_a_store_that_serves_looks_at_its_streams_for_the_log(
 
 
 @emits(
-    telemetry.StreamFull,
-    telemetry.StreamHasRoom,
-    telemetry.StreamDamaged,
-    telemetry.StreamOverwritten,
-    telemetry.ReceiversForgotten,
+    logged.StreamFull,
+    logged.StreamHasRoom,
+    logged.StreamDamaged,
+    logged.StreamOverwritten,
+    logged.ReceiversForgotten,
 )
 def test_what_changed_is_told_once(events: Events) -> None:
     reporting = Reporting()
     topic = {"stream": f"{0xABC:016x}", "topic": STREAM.topic}
     for _ in range(2):
         reporting.look([STREAM])
-    assert events.of(telemetry.StreamFull) == [{**topic, "blocking": 4}]
-    assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}]
-    assert events.of(telemetry.StreamOverwritten) == [{**topic, "count": 6}]
-    assert events.of(telemetry.ReceiversForgotten) == [{**topic, "count": 2}]
-    assert events.of(telemetry.StreamHasRoom) == []
+    assert events.of(logged.StreamFull) == [{**topic, "blocking": 4}]
+    assert events.of(logged.StreamDamaged) == [{**topic, "count": 1}]
+    assert events.of(logged.StreamOverwritten) == [{**topic, "count": 6}]
+    assert events.of(logged.ReceiversForgotten) == [{**topic, "count": 2}]
+    assert events.of(logged.StreamHasRoom) == []
     healed = replace(STREAM, is_full=False, damaged=0)
     for _ in range(2):
         reporting.look([healed])
-    assert events.of(telemetry.StreamHasRoom) == [topic]
-    assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}, {**topic, "count": 0}]
+    assert events.of(logged.StreamHasRoom) == [topic]
+    assert events.of(logged.StreamDamaged) == [{**topic, "count": 1}, {**topic, "count": 0}]

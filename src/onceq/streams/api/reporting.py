@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from onceq.streams.logged import StreamGap
 from onceq.streams.model import events
-from onceq.telemetry import StreamGap, tell
+from onceq.telemetry import tell
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from onceq import telemetry
 from onceq.errors import HandlerFailed, InvalidValue, OnceqError
+from onceq.streams import logged
 from onceq.streams.model.events import Loss
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.ops import Message
@@ -61,7 +62,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 def tell_undone(target: Target, piece: Sequence[Message], error: OnceqError) -> None:
     """Log that messages have not taken effect, and are tried again."""
-    event = telemetry.EffectsUndone(
+    event = logged.EffectsUndone(
         bridge=target.name,
         topic=target.topic,
         first=piece[0].number,
@@ -73,7 +74,7 @@ def tell_undone(target: Target, piece: Sequence[Message], error: OnceqError) -> 
 
 def tell_given_up(target: Target, message: Message, error: OnceqError) -> None:
     """Log that a message was passed without its effects."""
-    event = telemetry.EffectsGivenUp(
+    event = logged.EffectsGivenUp(
         bridge=target.name,
         topic=target.topic,
         number=message.number,
@@ -85,7 +86,7 @@ def tell_given_up(target: Target, message: Message, error: OnceqError) -> None:
 
 def tell_missed(target: Target, loss: Loss) -> None:
     """Log that numbers were passed that are void, or lost."""
-    event = telemetry.EffectsMissed(
+    event = logged.EffectsMissed(
         bridge=target.name,
         topic=target.topic,
         first=loss.first,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from onceq import telemetry
+from onceq.streams import logged
 from onceq.streams.store.statistics import StreamStatistics
 
 log = logging.getLogger(__name__)
@@ -46,16 +47,14 @@ class Reporting:
 def _tell(one: StreamStatistics, known: _Known) -> None:
     stream, topic = f"{one.stream:016x}", one.topic
     if one.is_full and not known.is_full:
-        telemetry.tell(log, telemetry.StreamFull(stream=stream, topic=topic, blocking=one.blocking))
+        telemetry.tell(log, logged.StreamFull(stream=stream, topic=topic, blocking=one.blocking))
     if known.is_full and not one.is_full:
-        telemetry.tell(log, telemetry.StreamHasRoom(stream=stream, topic=topic))
+        telemetry.tell(log, logged.StreamHasRoom(stream=stream, topic=topic))
     if one.damaged != known.damaged:
-        telemetry.tell(log, telemetry.StreamDamaged(stream=stream, topic=topic, count=one.damaged))
+        telemetry.tell(log, logged.StreamDamaged(stream=stream, topic=topic, count=one.damaged))
     if one.forced != known.forced:
-        telemetry.tell(
-            log, telemetry.StreamOverwritten(stream=stream, topic=topic, count=one.forced)
-        )
+        telemetry.tell(log, logged.StreamOverwritten(stream=stream, topic=topic, count=one.forced))
     if one.expired != known.expired:
         telemetry.tell(
-            log, telemetry.ReceiversForgotten(stream=stream, topic=topic, count=one.expired)
+            log, logged.ReceiversForgotten(stream=stream, topic=topic, count=one.expired)
         )

@@ -22,6 +22,7 @@ import msgspec
 
 from onceq import telemetry
 from onceq.errors import InvalidValue, OnceqError
+from onceq.streams import logged
 from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.net.address import Address, address, refuse_unless_safe
 from onceq.streams.net.alone import PROCESS
@@ -192,7 +193,7 @@ async def _served(
         directory = None if settings.directory is None else str(settings.directory)
         telemetry.tell(
             log,
-            telemetry.StoreBegan(
+            logged.StoreBegan(
                 address=at, directory=directory, forgot=running.forgot, metrics=running.metrics
             ),
         )
@@ -202,7 +203,7 @@ async def _served(
         await daemon.run(ready=told, stop=stop)
     except OSError as error:
         if daemon.failed is not None:
-            telemetry.tell(log, telemetry.StoreFailed(address=at, error=str(error)))
+            telemetry.tell(log, logged.StoreFailed(address=at, error=str(error)))
             raise StoreFailed(
                 f"the disk of {settings.directory} failed: {error}. What was acknowledged is there;"
                 " of the rest nobody knows. See to the disk, then start the store again: it finds"
@@ -211,7 +212,7 @@ async def _served(
         if began:
             raise
         raise _taken(settings.listen, error) from error
-    telemetry.tell(log, telemetry.StoreStopped(address=at))
+    telemetry.tell(log, logged.StoreStopped(address=at))
 
 
 def _call(loop: asyncio.AbstractEventLoop, done: Callable[[], Any]) -> None:
