@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -40,6 +41,50 @@ def test_make_alone_lists_every_target(project: Any, capsys: pytest.CaptureFixtu
     project.target_help()
     listed = [text.split()[0] for text in capsys.readouterr().out.splitlines()[1:]]
     assert sorted(listed) == sorted(line.split())
+
+
+ALONE = "--last-failed"
+
+
+@pytest.mark.parametrize(
+    ("codes", "failed", "ends", "alone"),
+    [
+        ([0], 0, 0, False),
+        ([1, 0], 1, 0, True),
+        ([1, 0], 3, 0, True),
+        ([1, 1], 3, 1, True),
+        ([1], 4, 1, False),
+        ([1], 0, 1, False),
+        ([2], 1, 2, False),
+    ],
+)
+def test_a_few_tests_that_fail_beside_others_run_once_more_alone_and_are_named(
+    project: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    codes: list[int],
+    failed: int,
+    ends: int,
+    *,
+    alone: bool,
+) -> None:
+    runs: list[tuple[str, ...]] = []
+
+    def run_tests(*options: str) -> int:
+        runs.append(options)
+        return codes[len(runs) - 1]
+
+    names = [f"tests/test_{number}.py::test_it" for number in range(failed)]
+    monkeypatch.setattr(project, "FAILED", tmp_path / "lastfailed")
+    (tmp_path / "lastfailed").write_text(json.dumps(dict.fromkeys(names, True)))
+    for name in ("set_up", "keep_java_classes"):
+        monkeypatch.setattr(project, name, lambda: None)
+    monkeypatch.setattr(project, "run_tests", run_tests)
+    assert project.target_test() == ends
+    assert [ALONE in options for options in runs] == [False, True][: 1 + alone]
+    said = capsys.readouterr().err
+    assert [name for name in names if f"UNSTEADY: {name}" in said] == (names if ends == 0 else [])
 
 
 def test_a_set_up_of_an_hour_says_how_far_it_is_in_at_most_20_lines(
