@@ -80,6 +80,11 @@ def lines_until(process: subprocess.Popen[str], pattern: str) -> list[str]:
     return found
 
 
+def has_quorum(positions: list[int]) -> bool:
+    """Whether two of three stores have a position."""
+    return sum(one > 0 for one in positions) >= 2
+
+
 def test_a_source_that_is_killed_goes_on_where_the_stores_are(tmp_path: Path) -> None:
     """The next life is in this process; what was in flight is stable in it, or was never sent."""
     with town(tmp_path) as stores:
@@ -108,7 +113,7 @@ def test_a_receiver_that_is_killed_is_shown_again_what_was_not_acknowledged(
         with child(SHOW, stores.at("c")) as process:
             shown = [line.split() for line in lines_until(process, "1000 ")]
             key = f"session {READER:x}"
-            wait_until(lambda: max(stores.positions(key), default=0) > 0, WITHIN_S)
+            wait_until(lambda: has_quorum(stores.positions(key)), WITHIN_S)
             tell(process)
             shown += [line.split() for line in lines_until(process, "1500 ")]
             process.kill()
@@ -117,9 +122,8 @@ def test_a_receiver_that_is_killed_is_shown_again_what_was_not_acknowledged(
         acknowledged = stores.positions(key)
         with streams.open(session_id=READER) as context:
             shows = read(context, RAW, 2_999, at=stores.at("b"))
-        assert max(acknowledged) > 0
         first = shows.numbers()[0]
-        assert min(acknowledged) <= first <= max(acknowledged)
+        assert 0 < sorted(acknowledged)[-2] <= first <= 1_501  # what it said last may still arrive
         assert shows.values() == texts[first:], "nothing is left out"
         assert all(message.retransmitted for message in shows.shown)
 
