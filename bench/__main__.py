@@ -31,12 +31,16 @@ from bench import (
     rows,
     simulator,
     spark_rows,
+    stream_latency,
+    stream_sizes,
     waiting,
 )
-from bench.cases import CASES, targeted
+from bench.cases import CASES as QUEUE_CASES
+from bench.cases import targeted
 from bench.pairs import Pace
 from bench.results import Lines, Result
 from bench.scene import Scene
+from bench.stream_cases import STREAM_CASES
 from bench.terminal import Terminal, draw, table, wide_console
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Scene], None]
 
+CASES = (*QUEUE_CASES, *STREAM_CASES)
 QUESTIONS = {
     "ceilings": ceilings,
     "instructions": instructions,
@@ -56,8 +61,12 @@ QUESTIONS = {
     "simulator": simulator,
     "waiting": waiting,
     "spark": spark_rows,
+    "stream-latency": stream_latency,
+    "stream-sizes": stream_sizes,
 }
-QUICK = Pace(rounds=3, slice_s=0.3)
+GROUPS = {"streams": (*(case.name for case in STREAM_CASES), "stream-latency", "stream-sizes")}
+"""What several cases and questions are called together."""
+QUICK = Pace(rounds=3, slice_s=0.3, is_asked=True)
 FULL = Pace()
 SCALE_QUICK = 0.01
 SCALE = 0.1
@@ -67,14 +76,19 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options. Names are those of cases, of their results, or of whole questions."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="cases, results of theirs, or questions; all"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="cases, results of theirs, questions, or `streams`; all",
     )
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--only-targets", action="store_true", help="leave out what has no target")
-    parser.add_argument("--rounds", type=int, help="rounds of each pair (4; quick: 3)")
+    parser.add_argument("--rounds", type=int, help="of each pair (4, of streams 9; quick: 3)")
     parser.add_argument("--quick", action="store_true", help="short slices: shapes, not figures")
     parser.add_argument(
-        "--scale", type=float, help="of the sizes of flatness and old-requests (0.1; in full: 1)"
+        "--scale",
+        type=float,
+        help="of the sizes of flatness, old-requests and stream-sizes (0.1; in full: 1)",
     )
     parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
     parser.add_argument("--record", action="store_true", help="write bench/recorded.json")
@@ -91,6 +105,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("what was measured with --commit-delay is no record")
     if options.record and (changed := report.changes()):
         parser.error(f"the tree is changed ({len(changed)} files): what is recorded is of a commit")
+    options.names = [one for name in options.names for one in GROUPS.get(name, (name,))]
     known = {*(case.name for case in CASES), *rows.expected(CASES), *QUESTIONS}
     if unknown := set(options.names) - known:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; --list tells")
@@ -113,7 +128,8 @@ def chosen(options: argparse.Namespace) -> tuple[list[str], list[tuple[str, Ask]
 def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None:
     """Ask the questions; one that fails is a result too, and the others go on."""
     pace = QUICK if options.quick else FULL
-    pace = replace(pace, rounds=options.rounds or pace.rounds)
+    if options.rounds:
+        pace = replace(pace, rounds=options.rounds, is_asked=True)
     scale = options.scale or (SCALE_QUICK if options.quick else SCALE)
     logs.mkdir()
     with tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory:

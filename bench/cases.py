@@ -36,7 +36,7 @@ class Case:
 
     ask: what ours does. first: how many operations at first; step: what their number is a multiple
     of; most: the most in a slice. floor: the rate of ours that is wanted, a second. tail: the
-    p99 by the p50 of ours that is wanted at most.
+    p99 by the p50 of ours that is wanted at most. rounds: of each pair, usually; None: as others.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Case:
     most: int = 20_000
     floor: float | None = None
     tail: float | None = None
+    rounds: int | None = None
 
 
 def _both(system: str, target: float) -> tuple[Against, Against]:

@@ -26,7 +26,7 @@ import onceq
 from bench.ages import aging
 from bench.pairs import Runner, alternate, ratios
 from bench.results import Result, Slice
-from bench.streams import streaming
+from bench.streaming import streaming
 from bench.workers.base import BODY
 from bench.workers.onceq_worker import init
 from onceq.engine.embedded import open_embedded

@@ -7,7 +7,7 @@ one slice; the ratio is the median over the rounds of A's rate divided by B's of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bench.results import Result, Side, Slice
@@ -23,10 +23,18 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much is measured. rounds: without the one that warms up. slice_s: roughly, of each."""
+    """How much is measured. rounds: without the one that warms up. slice_s: roughly, of each.
+
+    is_asked: so many rounds are wanted, and not only usual.
+    """
 
     rounds: int = ROUNDS
     slice_s: float = SLICE_S
+    is_asked: bool = False
+
+    def of(self, rounds: int | None) -> Pace:
+        """Return the pace of what usually has so many rounds; None: as many as others."""
+        return self if rounds is None or self.is_asked else replace(self, rounds=rounds)
 
 
 @dataclass(slots=True, kw_only=True)

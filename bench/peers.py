@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import onceq
-from bench.workers import nats_server, rabbitmq_server
+from bench.workers import nats_cluster, nats_server, rabbitmq_server
 from bench.workers.base import Setting
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ PEERS = {
     "pgqueuer": Peer("pgqueuer_peer"),
     "rabbitmq": Peer("rabbitmq_peer", rabbitmq_server.missing),
     "nats": Peer("nats_peer", nats_server.missing),
+    "nats_stream": Peer("nats_stream_peer", nats_cluster.absent),
     "dbos": Peer("dbos_peer"),
     "absurd": Peer("absurd_peer"),
     "huey": Peer("huey_peer"),
@@ -131,6 +132,11 @@ def _commands(number: int) -> list[str]:
         {"do": "dequeue", "user_sql": True, "batch": 10},
         {"do": "request_reply", "clients": 1, "servers": 1},
         {"do": "request_reply", "clients": 8, "servers": 2},
+        {"do": "publish"},
+        {"do": "publish", "flight": 10, "receivers": 2},
+        {"do": "pace"},
+        {"do": "pace", "until": "received"},
+        {"do": "catch_up"},
     ]
     return [json.dumps({**one, "number": number}) for one in asked]
 

@@ -6,7 +6,8 @@ pass of their own; context switches; and the functions of our Python with the mo
 own. What idle polls cost in between is in the figures. `--sql NAME` times SQL functions without
 any client: see `bench.sql_loops`. `--spark SIZE ...` is about Spark's micro-batches of these sizes:
 see `bench.spark_profile`. `--archive ROWS` is about history of so many: see
-`bench.archive_profile`.
+`bench.archive_profile`. `--streams NUMBER` is about so many messages of a stream: see
+`bench.stream_profile`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench import archive_profile, report, spark_profile, sql_loops
+from bench import archive_profile, report, spark_profile, sql_loops, stream_profile
 from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
@@ -277,10 +278,13 @@ def main(arguments: Sequence[str]) -> int:
         "--spark", type=int, nargs="+", metavar="SIZE", help="micro-batches of so many"
     )
     parser.add_argument("--archive", type=int, metavar="ROWS", help="history of so many rows")
+    parser.add_argument("--streams", type=int, metavar="NUMBER", help="messages of a stream")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    if options.streams:
+        return stream_profile.report(options.streams, as_json=options.json)
     with (
         tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory,
         prepared_ground(Path(directory)) as ground,

@@ -27,7 +27,7 @@ OURS = "safe"
 STARTS = 3
 """A system that was ended this often is not started again."""
 UNTARGETED = 2
-"""The most rounds of a pair without a target."""
+"""The most rounds of a pair without a target, unless its case says how many."""
 
 
 def named(case: Case, against: Against) -> str:
@@ -139,9 +139,9 @@ def _pair(case: Case, against: Against, kept: tuple[_Kept, _Kept], pace: Pace) -
     ours, theirs = kept
     command = {**case.ask, **against.ask}
     result = Result(name=named(case, against), question=case.question, target=against.target)
-    pace = (
-        pace if against.target is not None else replace(pace, rounds=min(pace.rounds, UNTARGETED))
-    )
+    if against.target is None and case.rounds is None:
+        pace = replace(pace, rounds=min(pace.rounds, UNTARGETED))
+    pace = pace.of(case.rounds)
     try:
         other = theirs.get(against.named)
         other.require_offer(command)
@@ -167,7 +167,8 @@ def _by_itself(case: Case, ours: _Kept, pace: Pace) -> list[Result]:
     )
     wanted = [one for one in (rate, tail) if one.target is not None]
     try:
-        (side,) = alternate((_runner(case, ours.get(_ours(case)), {}),), pace)
+        runner = _runner(case, ours.get(_ours(case)), {})
+        (side,) = alternate((runner,), pace.of(case.rounds))
     except UnmeasuredError as reason:
         return [unmeasured(one, reason) for one in wanted]
     values = {

@@ -173,9 +173,11 @@ OWN = {
     "onceq": "onceq_worker",
     "onceq_clerk": "onceq_clerk",
     "onceq_desk": "onceq_desk",
+    "onceq_stream": "onceq_stream",
     "onceq_volatile": "onceq_volatile",
     "raw": "raw",
     "notify_build": "notify_build",
+    "synced_file": "synced_file",
 }
 """The modules of the systems that run in the project's own environment."""
 

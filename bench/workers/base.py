@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Setting: TypeAlias = Literal["best", "safe"]
+Until: TypeAlias = Literal["stable", "received"]
 BODY = b"a request of the benchmark; its body is as long as a small order: ".ljust(200, b"x")
 
 
@@ -110,6 +111,44 @@ class RequestReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Send `number` messages of a stream that three servers keep; done when all are stable.
+
+    And when all of `receivers` were shown all of it. flight: how many may be sent, and not stable.
+    stopped: receivers beside them that joined, and then take nothing. filled: messages of 1 KiB
+    that are sent before, untimed: as much as may be held for one that is stopped.
+    """
+
+    number: int
+    body_bytes: int = 100
+    flight: int = 10_000
+    receivers: int = 1
+    stopped: int = 0
+    filled: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Send `number` messages, `per_s` a second; measure how long each takes.
+
+    until: it is stable, as the source is told; or "received": it is shown to a receiver.
+    """
+
+    number: int
+    per_s: int = 5_000
+    body_bytes: int = 100
+    until: Until = "stable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUp:
+    """Show a new receiver `number` messages that were stable before, from its start on."""
+
+    number: int
+    body_bytes: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
     """How long it all took."""
 
@@ -164,6 +203,18 @@ class System:
         """Make round trips."""
         raise NotImplementedError
 
+    def publish(self, asked: Publish) -> Timed:
+        """Send messages of a stream; making the receivers ready is not timed."""
+        raise NotImplementedError
+
+    def pace(self, asked: Pace) -> RoundTrips:
+        """Send messages of a stream at a pace."""
+        raise NotImplementedError
+
+    def catch_up(self, asked: CatchUp) -> Timed:
+        """Send messages, untimed; then show them to a receiver that is new."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """End everything that was started. Within 20 s."""
 
@@ -192,6 +243,9 @@ COMMANDS: Mapping[str, tuple[type, Callable[[System], Callable[..., Timed | Roun
     "enqueue_batch": (EnqueueBatch, lambda system: system.enqueue_batch),
     "dequeue": (Dequeue, lambda system: system.dequeue),
     "request_reply": (RequestReply, lambda system: system.request_reply),
+    "publish": (Publish, lambda system: system.publish),
+    "pace": (Pace, lambda system: system.pace),
+    "catch_up": (CatchUp, lambda system: system.catch_up),
 }
 
 

@@ -35,6 +35,12 @@ def missing() -> str:
     return "" if find_program(PROGRAM) else f"not installed: {PROGRAM} (Debian: {PROGRAM})"
 
 
+def said_by(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return what the program says to these arguments."""
+    command = [program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TRY_S, check=False)
+
+
 class NatsServer:
     """A running server. syncs: whether it syncs its file for each write."""
 
@@ -44,7 +50,7 @@ class NatsServer:
         if program is None:
             raise SkippedError(missing())
         self._program = str(program)
-        said = self._said("--version")
+        said = said_by(self._program, "--version")
         self.version = said.stdout.strip().rpartition("v")[2]
         self.port = free_port()
         self._file = directory / "nats.conf"
@@ -58,16 +64,12 @@ class NatsServer:
             self._server.stop()
             raise
 
-    def _said(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [self._program, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=TRY_S, check=False)
-
     def _takes(self, directory: Path, more: str) -> bool:
         """Write the configuration, and say whether the server finds it valid."""
         store = directory / "jetstream"
         text = CONFIGURATION.format(address=LOOPBACK, port=self.port, store=store, more=more)
         self._file.write_text(text)
-        return self._said("-c", str(self._file), "-t").returncode == 0
+        return said_by(self._program, "-c", str(self._file), "-t").returncode == 0
 
     @property
     def url(self) -> str:

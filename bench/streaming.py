@@ -1,6 +1,6 @@
 """One client that streams many requests: its memory.
 
-`python -m bench.streams CONNINFO NUMBER` is that process: a user's client, which imports nothing
+`python -m bench.streaming CONNINFO NUMBER` is that process: a user's client, which imports nothing
 but onceq; it says its resident memory, in MB, after every tenth of the replies.
 """
 
@@ -29,7 +29,7 @@ def streaming(qm: onceq.QueueManager, conninfo: str, requests: int) -> Generator
     server = onceq.Server([QUEUE.handled_by(handle, batch=10 * BATCH)])
     serving = threading.Thread(target=server.run, args=(conninfo,))
     serving.start()
-    command = [sys.executable, "-m", "bench.streams", conninfo, str(requests)]
+    command = [sys.executable, "-m", "bench.streaming", conninfo, str(requests)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         lines = iter(process.stdout or ())
