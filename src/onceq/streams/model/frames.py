@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Generator, Iterator, Sequence
+from itertools import chain
 from typing import Final, TypeAlias, cast
 from zlib import crc32
 
@@ -86,7 +87,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 def body_of(messages: Sequence[bytes]) -> bytes:
     """Return the body of a frame with some messages. Raises TooLarge if it cannot be sent."""
-    body = b"".join(part for one in messages for part in (_LENGTH.pack(len(one)), one))
+    lengths = map(_LENGTH.pack, map(len, messages))
+    body = b"".join(chain.from_iterable(zip(lengths, messages, strict=True)))
     if len(body) > FRAME_BYTES_MAX - HEADER_BYTES or len(messages) > COUNT_MAX:
         raise TooLarge(
             f"{len(messages)} messages of {len(body)} bytes do not fit into one frame of at most"

@@ -123,7 +123,8 @@ class AsyncSource:
         `FlightSize` tells), TooLarge, and SourceSucceeded or NumberConflict for ever. Then nothing
         was sent.
         """
-        self.refuse_if_over()
+        if self._living is None or self._living.done():
+            self.refuse_if_over()
         first, last = self._driver.send(message, given)
         if self._on_event is not None:
             stream = self._core.keeping.stream
@@ -142,7 +143,8 @@ class AsyncSource:
 
         loop: in which this was started.
         """
-        self.refuse_if_over()
+        if self._living is None or self._living.done():
+            self.refuse_if_over()
         return self._driver.take(message, loop, given)
 
     async def wait_registered(self, timeout_s: float | None = None) -> None:

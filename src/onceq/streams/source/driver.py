@@ -147,12 +147,13 @@ class Driver(RunsAsync):
         """
         loop = asyncio.get_running_loop()
         with self.guard:
-            first, last = self.core.next, self.core.send(message, given)
+            numbers = self.core.take(message, given)
             made = self.core.feed(loop.time()) if self.core.is_due else []
-        self._do(made)
+        if made:  # else nothing has happened that somebody waits for
+            self._do(made)
         if self._flushing is None:
             self._flushing = loop.call_soon(self._flush)
-        return first, last
+        return numbers
 
     def take(
         self, message: bytes, loop: asyncio.AbstractEventLoop, given: Any = None
@@ -161,11 +162,11 @@ class Driver(RunsAsync):
         with self.guard:
             if self._is_over:
                 raise IllegalState("the source is closed")
-            first, last = self.core.next, self.core.send(message, given)
+            numbers = self.core.take(message, given)
             is_first, self._is_taking = not self._is_taking, True
             if is_first:
                 loop.call_soon_threadsafe(self._flush)
-        return first, last
+        return numbers
 
     def _flush(self) -> None:
         if self._flushing is not None:

@@ -50,25 +50,30 @@ class Keeping:
 
     def has_room(self, size: int) -> bool:
         """Whether there is room in flight for a message of so many bytes. Raises TooLarge."""
-        return self.flight.has_room(size, parts_of(size, self.retention.fragment_size))
+        is_whole = size <= self.retention.fragment_size
+        count = 1 if is_whole else parts_of(size, self.retention.fragment_size)
+        return self.flight.has_room(size, count)
 
-    def take(self, message: bytes, given: Any, *, has_room: bool) -> int:
-        """Take a message, for which there may be no room in flight; return its last number."""
+    def take(self, message: bytes, given: Any, *, has_room: bool) -> tuple[int, int]:
+        """Take a message, for which there may be no room in flight; return its numbers.
+
+        They are the first and the last.
+        """
         retention = self.retention
-        first = retention.next
         if len(message) <= retention.fragment_size:
-            retention.add(message)
+            first = last = retention.add(message)
             self.flight.send(len(message))
         else:
+            first = retention.next
             for size in retention.add_parts(message):
                 self.flight.send(size)
-        last = retention.next - 1
+            last = retention.next - 1
         if self.is_heard:
             self._objects.note(first, last, given)
         if not has_room and not self._is_over:
             self._is_over = True
             self._told.append(self._flight_size())
-        return last
+        return first, last
 
     def told(self) -> list[events.Event]:
         """Return what is to be told of the flight since the last call."""

@@ -52,7 +52,7 @@ class Block(msgspec.Struct, kw_only=True):
     @property
     def size(self) -> int:
         """The bytes of its messages, with their lengths."""
-        return sum(len(one) + LENGTH_BYTES for one in self.messages)
+        return sum(map(len, self.messages)) + LENGTH_BYTES * len(self.messages)
 
     def framed(self, *, stream: int, epoch: int, stable: int) -> bytes:
         """Return its frame, the same whoever gets it in this epoch."""
@@ -100,14 +100,19 @@ class Retention:
         """Begin with a number; nothing was taken yet."""
         self.begin = self.sealed = begin
 
-    def add(self, message: bytes) -> None:
-        """Take a message that fits into a fragment; what is open is sealed if it does not fit."""
-        size = len(message) + LENGTH_BYTES
-        if self._open_bytes + size > BLOCK_BYTES or len(self._open) >= COUNT_MAX:
+    def add(self, message: bytes) -> int:
+        """Take a message that fits into a fragment; return its number.
+
+        What is open is sealed if it does not fit.
+        """
+        size, count = len(message) + LENGTH_BYTES, len(self._open)
+        if self._open_bytes + size > BLOCK_BYTES or count >= COUNT_MAX:
             self.seal()
+            count = 0
         self._open.append(message)
         self._open_bytes += size
         self.bytes += size
+        return self.sealed + count
 
     def add_parts(self, message: bytes) -> list[int]:
         """Take a larger message, each fragment in a block; return their sizes."""

@@ -28,8 +28,10 @@ class Sending(Epochs):
 
         Raises NotRegistered, SourceSucceeded or NumberConflict if none can, and TooLarge.
         """
-        telling.refuse_if_over(self.ended)
-        if self.begun is None or self.is_starved:
+        standing = self.standing
+        if standing.ended is not None:
+            telling.refuse_if_over(standing.ended)
+        if standing.begun is None or self.is_starved:
             raise NotRegistered(
                 "no stable set of stores is responsive: wait until enough are back, then send again"
             )
@@ -41,6 +43,10 @@ class Sending(Epochs):
         given: comes with each event of it. It leaves with `flush`, or `feed` if a block is full.
         Raises as has_room, and FlightFull unless the flight only notifies: nothing was taken.
         """
+        return self.take(message, given)[1]
+
+    def take(self, message: bytes, given: Any = None) -> tuple[int, int]:
+        """As `send`; return the first and the last number of the message."""
         has_room = self.has_room(len(message))
         if not has_room and self.keeping.blocks:
             raise FlightFull(
@@ -52,7 +58,7 @@ class Sending(Epochs):
     @property
     def is_due(self) -> bool:
         """Whether a block is full, and was not sent: `feed` sends it."""
-        return self.is_sending and self.retention.sealed > self.spreading.published
+        return self.keeping.retention.sealed > self.spreading.published and self.is_sending
 
     def feed(self, now_s: float) -> list[Act]:
         """Send the blocks that are full."""
