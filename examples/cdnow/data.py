@@ -14,27 +14,19 @@ from __future__ import annotations
 import csv
 import dataclasses
 import datetime as dt
-import hashlib
-import os
 import re
-import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
+from examples import wheels
 from onceq import errors
-
-ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / ".data"
-PINNED = ROOT / "requirements-data.txt"
 
 MEMBER = "lifetimes/datasets/CDNOW_master.txt"
 MASTER_SHA256 = "eff6889ed364c5199d6eacbbeb7a6d559971df4406ac876f322c373f00a072ef"
 MASTER_COLUMNS = ["customer_id", "date", "number_of_cds", "dollar_value"]
 
-DOWNLOAD_TIMEOUT_S = 300.0
 COMPLAINTS_SHOWN = 20
 
 
@@ -209,7 +201,7 @@ def _parse(row: list[str], places: _Places) -> Order | str:
 # -------------------------------------------------------- the orders of CDNOW
 
 
-def prepare_orders(data: Path = DATA) -> Path:
+def prepare_orders(data: Path = wheels.DATA) -> Path:
     """Return orders.csv of the CDNOW data set, fetching and converting it if need be.
 
     Any step that an earlier call finished is kept, so an interrupted one goes
@@ -218,41 +210,8 @@ def prepare_orders(data: Path = DATA) -> Path:
     """
     orders = data / "orders.csv"
     if not orders.exists() or add_up(read_orders(orders)) != CDNOW:
-        _convert(_fetch_master(data), orders)
+        _convert(wheels.fetch(MEMBER, MASTER_SHA256, data), orders)
     return orders
-
-
-def _fetch_master(data: Path) -> Path:
-    master = data / Path(MEMBER).name
-    if not _is_master(master):
-        data.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(_fetch_wheel(data / "wheels")) as wheel:
-            content = wheel.read(MEMBER)
-        _write_whole(master, content)
-        if not _is_master(master):
-            raise errors.FileMismatch(f"{master}: sha256 is not {MASTER_SHA256}")
-    return master
-
-
-def _is_master(path: Path) -> bool:
-    return path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == MASTER_SHA256
-
-
-def _fetch_wheel(wheels: Path) -> Path:
-    """Download the pinned wheel; pip keeps one that is there already and verifies it."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--require-hashes", "--requirement", str(PINNED), "--dest", str(wheels)]
-    try:
-        ran = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired as error:
-        late = f"the download took more than {DOWNLOAD_TIMEOUT_S:.0f} s"
-        raise errors.EnvironmentFault(f"{late}; start again: it goes on") from error
-    if ran.returncode != 0:
-        tail = "\n".join(ran.stderr.splitlines()[-5:])
-        raise errors.EnvironmentFault(f"pip could not download {PINNED.name}; it said:\n{tail}")
-    return next(iter(sorted(wheels.glob("*.whl"))))
 
 
 def _convert(master: Path, orders: Path) -> None:
@@ -262,7 +221,7 @@ def _convert(master: Path, orders: Path) -> None:
         raise errors.FileMismatch(f"{master}: has {totals}; it should have {CDNOW}")
     lines = [",".join(COLUMNS)]
     lines += [f"{o.order_id},{o.customer_id},{o.date},{o.quantity},{o.amount}" for o in rows]
-    _write_whole(orders, "\n".join([*lines, ""]).encode())
+    wheels.write_whole(orders, "\n".join([*lines, ""]).encode())
 
 
 def parse_master(text: str) -> Iterator[Order]:
@@ -284,12 +243,6 @@ def parse_master(text: str) -> Iterator[Order]:
         if isinstance(found, str):
             raise errors.FileMismatch(f"line {number + 1}: {found}")
         yield found
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from onceq.history.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from examples.cdnow.children import Child
     from examples.cdnow.database import Database
-    from examples.cdnow.progress import Display
+    from examples.running.child import Child
+    from examples.running.progress import Display
     from onceq.history.events import Recorder
 
 RESTARTS_MAX = 20
@@ -49,11 +49,11 @@ class Floor:
 
     @property
     def sent(self) -> int:
-        return sum(client.status.sent for client in self.clients)
+        return sum(client.counts.get("sent", 0) for client in self.clients)
 
     @property
     def received(self) -> int:
-        return sum(client.status.received for client in self.clients)
+        return sum(client.counts.get("received", 0) for client in self.clients)
 
     @property
     def is_done(self) -> bool:
@@ -64,7 +64,7 @@ class Floor:
         found = self.database.booked()
         if found is not None:
             self.booked = found
-            if self.baseline is None and self.spark.status.ready:
+            if self.baseline is None and self.spark.is_ready:
                 self.baseline = found
         for child in (self.spark, *self.clients):
             self._revive(child)
@@ -97,7 +97,7 @@ class Floor:
         return [
             client
             for client, share in pairs
-            if client.is_running and client.status.ready and client.status.received < share
+            if client.is_running and client.is_ready and client.counts.get("received", 0) < share
         ]
 
 
@@ -178,7 +178,7 @@ class Striker:
 
     def _goes_on(self, kind: str) -> bool:
         if kind == CLIENT and self._victim is not None:
-            ready = self._victim.status.ready
-            further = self._victim.status.received > self._victim.received_at_ready
-            return self._victim.is_finished or (ready and further)
+            now, then = self._victim.counts, self._victim.counts_at_ready
+            further = now.get("received", 0) > then.get("received", 0)
+            return self._victim.is_finished or (self._victim.is_ready and further)
         return self.floor.baseline is not None and self.floor.booked > self.floor.baseline

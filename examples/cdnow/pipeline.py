@@ -11,9 +11,9 @@ import datetime as dt
 import sys
 from pathlib import Path
 
-from examples.cdnow.lifeline import hold_lifeline
 from examples.cdnow.shop import REPOSITORY, Pipeline, RunDirectory
 from examples.cdnow.spark_app import SETTINGS
+from examples.running.lifeline import hold_lifeline
 from onceq.spark import build_session
 from onceq.spark.pipelines import Incident, Known, archive, audit, audit_page, report
 

@@ -19,15 +19,15 @@ from rich.console import Console
 
 from examples.cdnow import faults
 from examples.cdnow.checks import judge
-from examples.cdnow.children import Child
 from examples.cdnow.data import COLUMNS, Order, prepare_orders, read_orders
 from examples.cdnow.database import Database
-from examples.cdnow.directories import fresh_directory, tell_of_former
 from examples.cdnow.floor import Floor, GivenUp, Striker
 from examples.cdnow.options import Options
-from examples.cdnow.progress import Display
 from examples.cdnow.report import Facts, as_object, as_tables, exit_code, read_receipts
 from examples.cdnow.shop import SPARK, Outage, Pipeline, RunDirectory, Setup
+from examples.running.child import Child
+from examples.running.directories import fresh_directory, tell_of_former
+from examples.running.progress import Display
 from onceq import errors
 from onceq.history.events import Recorder
 
@@ -120,7 +120,7 @@ def work(run: Run, database: Database) -> None:
     with (
         Recorder(run.directory.events / "kills.events", "runner") as recorder,
         _ended(run, spark, clients),
-        run.display.bars(len(run.orders)),
+        run.display.bars(dict.fromkeys(("sent", "booked", "receipts"), len(run.orders))),
     ):
         striker = Striker(floor, run.display, schedule, until_s, recorder)
         for child in (spark, *clients):

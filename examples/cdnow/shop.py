@@ -96,19 +96,6 @@ class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: str | None = None
 
 
-class Status(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line that a child prints on its standard output, about itself."""
-
-    ready: bool = False
-    sent: int = 0
-    received: int = 0
-
-
-def say(status: Status) -> None:
-    """Tells the runner how this process is getting on; a missing runner does not matter."""
-    print(msgspec.json.encode(status).decode(), flush=True)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunDirectory:
     """The files of one run."""

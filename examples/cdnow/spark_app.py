@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from examples.cdnow.lifeline import hold_lifeline
-from examples.cdnow.shop import ORDERS, REPOSITORY, SPARK, RunDirectory, Status, say
+from examples.cdnow.shop import ORDERS, REPOSITORY, SPARK, RunDirectory
+from examples.running.lifeline import hold_lifeline
+from examples.running.status import say
 from onceq.spark import Server, add, build_session, insert
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def main() -> None:
     server = Server(ORDERS, batch=book, tables=TABLES, name=SPARK, batch_rows=setup.batch)
     spark = build_session("cdnow", settings=SETTINGS)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    say(Status(ready=True))
+    say(ready=True)
     server.run(setup.url, repository=REPOSITORY, spark=spark, checkpoint=directory.checkpoint)
     spark.stop()
 

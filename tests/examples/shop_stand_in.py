@@ -14,8 +14,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import onceq
-from examples.cdnow.lifeline import hold_lifeline
-from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory, Status, say
+from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory
+from examples.running.lifeline import hold_lifeline
+from examples.running.status import say
 
 BOOK = "insert into booked values (%s, %s, %s, %s, %s, %s)"
 ADD = """
@@ -71,7 +72,7 @@ def main() -> None:
 
     server = onceq.Server([ORDERS.handled_by(handler)])
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    say(Status(ready=True))
+    say(ready=True)
     server.run(directory.read_setup().url, repository=REPOSITORY)
 
 

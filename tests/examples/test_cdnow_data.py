@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
 import zipfile
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from examples import wheels
 from examples.cdnow import data
 from examples.cdnow.data import CDNOW, Order, add_up, parse_master, read_orders
 from onceq import errors
@@ -29,7 +31,7 @@ def refusal(file: Path, content: str | bytes) -> str:
 
 
 def test_the_real_orders() -> None:
-    orders = data.prepare_orders(data.DATA)
+    orders = data.prepare_orders(wheels.DATA)
     rows = list(read_orders(orders))
     assert add_up(rows) == CDNOW
     assert [row.order_id for row in rows] == [str(n) for n in range(1, 69_660)]
@@ -41,32 +43,32 @@ def test_the_real_orders() -> None:
         amount=Decimal("11.77"),
     )
     assert (rows[-1].customer_id, rows[-1].amount) == ("23570", Decimal("42.96"))
-    assert data._is_master(data.DATA / "CDNOW_master.txt")
-    assert not list(data.DATA.glob("*.part"))
+    assert wheels.is_whole(wheels.DATA / "CDNOW_master.txt", data.MASTER_SHA256)
+    assert not list(wheels.DATA.glob("*.part"))
 
 
 def test_what_is_there_is_neither_fetched_nor_converted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = data.prepare_orders(data.DATA).stat().st_mtime_ns
+    before = data.prepare_orders(wheels.DATA).stat().st_mtime_ns
 
-    def refuse(wheels: Path) -> Path:
-        raise AssertionError(wheels)
+    def refuse(_: str, into: Path) -> Path:
+        raise AssertionError(into)
 
-    monkeypatch.setattr(data, "_fetch_wheel", refuse)
-    assert data.prepare_orders(data.DATA).stat().st_mtime_ns == before
+    monkeypatch.setattr(wheels, "_fetch_wheel", refuse)
+    assert data.prepare_orders(wheels.DATA).stat().st_mtime_ns == before
 
 
 def test_a_damaged_copy_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = data.prepare_orders(data.DATA)
+    source = data.prepare_orders(wheels.DATA)
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(data.DATA / "CDNOW_master.txt", data.MEMBER)
-    monkeypatch.setattr(data, "_fetch_wheel", lambda _: wheel)
+        archive.write(wheels.DATA / "CDNOW_master.txt", data.MEMBER)
+    monkeypatch.setattr(wheels, "_fetch_wheel", lambda *_: wheel)
     copy = tmp_path / "data"
     copy.mkdir()
     # As an interruption, or a hand, might leave them.
-    (copy / "CDNOW_master.txt").write_bytes((data.DATA / "CDNOW_master.txt").read_bytes()[:1000])
+    (copy / "CDNOW_master.txt").write_bytes((wheels.DATA / "CDNOW_master.txt").read_bytes()[:1000])
     (copy / "orders.csv").write_text(HEADER + GOOD)
     orders = data.prepare_orders(copy)
     assert orders.read_bytes() == source.read_bytes()
@@ -77,7 +79,7 @@ def test_another_master_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr(data.MEMBER, "something else")
-    monkeypatch.setattr(data, "_fetch_wheel", lambda _: wheel)
+    monkeypatch.setattr(wheels, "_fetch_wheel", lambda *_: wheel)
     with pytest.raises(errors.FileMismatch, match="sha256"):
         data.prepare_orders(tmp_path / "data")
     assert not (tmp_path / "data" / "orders.csv").exists()
@@ -88,15 +90,27 @@ def test_a_wheel_that_is_not_the_pinned_one_is_refused(
 ) -> None:
     pinned = tmp_path / "requirements-data.txt"
     pinned.write_text("lifetimes==0.11.3 --hash=sha256:" + "0" * 64 + "\n")
-    monkeypatch.setattr(data, "PINNED", pinned)
+    monkeypatch.setattr(wheels, "PINNED", pinned)
     with pytest.raises(errors.EnvironmentFault, match="could not download"):
-        data._fetch_wheel(tmp_path / "wheels")
+        wheels._fetch_wheel("lifetimes", tmp_path / "wheels")
+
+
+def test_a_wheel_may_spell_its_name_with_capitals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fastquant-0.1.8.1-py3-none-any.whl").touch()
+    kept = tmp_path / "Lifetimes-0.11.3-py3-none-any.whl"
+    kept.touch()
+    monkeypatch.setattr(
+        wheels.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0)
+    )
+    assert wheels._fetch_wheel("lifetimes", tmp_path) == kept
 
 
 def test_a_download_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "DOWNLOAD_TIMEOUT_S", 0.001)
+    monkeypatch.setattr(wheels, "DOWNLOAD_TIMEOUT_S", 0.001)
     with pytest.raises(errors.EnvironmentFault, match="start again"):
-        data._fetch_wheel(tmp_path / "wheels")
+        wheels._fetch_wheel("lifetimes", tmp_path / "wheels")
 
 
 @pytest.mark.parametrize(

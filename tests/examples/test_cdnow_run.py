@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from examples.cdnow.data import ROOT, prepare_orders
+from examples.cdnow.data import prepare_orders
+from examples.wheels import ROOT
 from tests.parts import wait_until
 
 pytestmark = pytest.mark.timeout(600)

@@ -8,17 +8,16 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+import zipfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tidy.source_tree import ROOT
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 LINES_MAX = 20
-STEPS = ("the venv", "build tools", "requirements", "onceq itself", "data of the example")
+STEPS = ("the venv", "build tools", "requirements", "onceq itself", "data of the examples")
 
 
 @pytest.fixture
@@ -120,6 +119,24 @@ def test_what_pip_says_goes_to_the_log_and_its_end_is_told_of_a_failure(
     assert told[0] == "a step: exit code 3"
     assert told[-2:] == ["line 1999", f"All that was said: {project.LOG}"]
     assert len(told) == 22
+
+
+def test_wheels_may_spell_their_names_with_capitals(
+    project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `Lifetimes-0.11.3-py3-none-any.whl` does, which pip fetches for `lifetimes`."""
+
+    def download(_what: str, _verb: str, *arguments: str) -> None:
+        for member in project.DATA_MEMBERS:
+            name = member.partition("/")[0].capitalize()
+            with zipfile.ZipFile(Path(arguments[-1]) / f"{name}-1.0-py3.whl", "w") as archive:
+                archive.writestr(member, f"what {member} has")
+
+    monkeypatch.setattr(project, "DATA", tmp_path / "data")
+    monkeypatch.setattr(project, "pip", download)
+    project.fetch_data()
+    for member in project.DATA_MEMBERS:
+        assert (tmp_path / "data" / Path(member).name).read_text() == f"what {member} has"
 
 
 def test_check_says_what_it_does_before_it_is_done(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The runner's children: started, watched, killed with -9 and started again.
+"""The children of a run: started, watched, killed with -9 and started again.
 
-Used by the runner only. A child is a role ("till-3", "spark") and the process that plays it
+Used by runners only. A child is a role ("till-3", "spark") and the process that plays it
 now; each process leads a session of its own, so that a kill of its group takes everything
 that it has started, such as a JVM, and Ctrl-C in the terminal reaches only the runner. Its
 standard input is its lifeline (see `lifeline`), its standard output reports its progress, the rest
@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from examples.cdnow.data import ROOT
-from examples.cdnow.shop import Status
+from examples.running.status import Status
+from examples.wheels import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,18 @@ LOOK_S = 0.02
 
 
 class Child:
-    """One role, and the process that plays it. lives: processes started so far."""
+    """One role, and the process that plays it. lives: processes started so far.
+
+    is_ready: whether its present life is at work. counts: what its lives have told last;
+    counts_at_ready: when the last of them was ready.
+    """
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
         self.name = name
-        self.status = Status()
+        self.is_ready = False
+        self.counts: dict[str, int] = {}
+        self.counts_at_ready: dict[str, int] = {}
         self.lives = 0
-        self.received_at_ready = 0
         self._command = [sys.executable, "-m", module, *arguments]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +66,7 @@ class Child:
     def start(self) -> None:
         """Starts the process of its next life, which knows nothing of the former one."""
         self.lives += 1
-        self.status = Status(sent=self.status.sent, received=self.status.received)
+        self.is_ready = False
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -83,6 +88,16 @@ class Child:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(REAP_S)
         self._close()
+
+    def freeze(self) -> None:
+        """Stops it, as a machine does that hangs: it keeps its connections, and does nothing."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Has it go on where it was frozen."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def ask_to_end(self) -> None:
         """Sends it a SIGTERM, if it runs."""
@@ -123,10 +138,10 @@ class Child:
                     status = msgspec.json.decode(line, type=Status)
                 except msgspec.MsgspecError:
                     continue  # cut off by a kill
+                self.counts |= status.counts
                 if status.ready:
-                    self.received_at_ready = status.received
-                ready = status.ready or self.status.ready
-                self.status = Status(ready=ready, sent=status.sent, received=status.received)
+                    self.counts_at_ready = dict(self.counts)
+                    self.is_ready = True
 
 
 def _group_ended(group: int) -> bool:

@@ -15,27 +15,27 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from examples.cdnow.shop import RunDirectory
 from onceq.engine.embedded import embedded_status
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from examples.cdnow.progress import Display
+    from examples.running.progress import Display
 
 LOCK = "lock"
+FINISHED = "finished"
+DATABASE = "database"
 
 
 def tell_of_former(runs: Path, display: Display) -> None:
     """Removes the directories of finished runs, and names those of interrupted ones."""
     for root in sorted(runs.glob("*/")):
-        directory = RunDirectory(root)
         if _is_locked(root) or not (root / LOCK).exists():
             continue
-        if not directory.finished.exists():
+        if not (root / FINISHED).exists():
             display.note(f"an earlier run was interrupted; its files are kept in {root}")
-        elif not embedded_status(directory.database).running:
+        elif not embedded_status(root / DATABASE).running:
             shutil.rmtree(root)
 
 

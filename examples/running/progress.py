@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from rich.console import Console
 
@@ -30,7 +30,7 @@ class Display:
         self._began = time.monotonic()
         self._began_at = dt.datetime.now(dt.UTC)
         self._bars: Progress | None = None
-        self._rows: list[TaskID] = []
+        self._rows: dict[str, TaskID] = {}
         self._next_line = 0.0
 
     @property
@@ -59,21 +59,21 @@ class Display:
             self.note(f"{name}: {self.phases_s[name]:.1f} s")
 
     @contextlib.contextmanager
-    def bars(self, total: int) -> Generator[Self]:
-        """Shows the three bars for the time of the block."""
+    def bars(self, totals: Mapping[str, int]) -> Generator[Self]:
+        """Shows a bar for each name for the time of the block."""
         columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn())
         with contextlib.ExitStack() as undo:
             if self._console.is_terminal:
                 self._bars = undo.enter_context(Progress(*columns, console=self._console))
-                names = ("sent", "booked", "receipts")
-                self._rows = [self._bars.add_task(name, total=total) for name in names]
+                for name, total in totals.items():
+                    self._rows[name] = self._bars.add_task(name, total=total)
             yield self
 
-    def show(self, *, sent: int, booked: int, receipts: int) -> None:
+    def show(self, **counts: int) -> None:
         """Moves the bars."""
         if self._bars is not None:
-            for row, count in zip(self._rows, (sent, booked, receipts), strict=True):
-                self._bars.update(row, completed=count)
+            for name, count in counts.items():
+                self._bars.update(self._rows[name], completed=count)
         elif self.seconds >= self._next_line:
             self._next_line = self.seconds + LINE_EVERY_S
-            self.note(f"sent {sent:,}, booked {booked:,}, receipts {receipts:,}")
+            self.note(", ".join(f"{name} {count:,}" for name, count in counts.items()))

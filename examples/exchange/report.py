@@ -1,0 +1,142 @@
+"""The report of a run: tables for a person, one object for a program. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import RenderableType
+
+    from examples.exchange.checks import Verdict
+    from examples.exchange.faults import Strike, Struck
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the runner saw. rate: bars a second that the feeds kept to; 0: as fast as they went.
+
+    working_s: from the first message to the last effect. stable_s: percentiles of the time until a
+    message was stable. fenced: frozen feeds that found their successor. unasked: what ended, or did
+    not, as it should.
+    """
+
+    seed: int
+    directory: str
+    rate: int
+    bars: int
+    working_s: float
+    struck: tuple[Struck, ...]
+    missed: tuple[Strike, ...]
+    fenced: int
+    unasked: tuple[str, ...]
+    stable_s: Mapping[str, float]
+    cut_short: str | None
+
+    @property
+    def per_s(self) -> float:
+        """Bars a second, all outages included."""
+        return self.bars / self.working_s if self.working_s else 0.0
+
+
+def exit_code(facts: Facts, verdict: Verdict) -> int:
+    """0 when everything agrees, else 1."""
+    return 0 if verdict.agrees and facts.cut_short is None else 1
+
+
+def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
+    """Returns the report for programs; its keys are public, `v` counts their versions."""
+    return {
+        "v": 1,
+        "ok": exit_code(facts, verdict) == 0,
+        "seed": facts.seed,
+        "directory": facts.directory,
+        "paced_per_s": facts.rate or None,
+        "bars_per_s": round(facts.per_s, 1),
+        "working_s": round(facts.working_s, 2),
+        "stable_s": dict(facts.stable_s),
+        "found": {
+            what: {"found": str(found), "expected": str(wanted)}
+            for what, found, wanted in verdict.rows
+        },
+        "strikes": [
+            {
+                "deed": str(one.deed),
+                "target": one.target,
+                "at_s": round(one.at_s, 2),
+                "booked": one.booked,
+                "recovery_s": None if one.recovery_s is None else round(one.recovery_s, 2),
+            }
+            for one in facts.struck
+        ],
+        "strikes_missed": [str(one) for one in facts.missed],
+        "fenced": facts.fenced,
+        "ended_unasked": list(facts.unasked),
+        "cut_short": facts.cut_short,
+        "mismatches": {one.what: list(one.names) for one in verdict.mismatches},
+    }
+
+
+def as_tables(facts: Facts, verdict: Verdict) -> list[RenderableType]:
+    """Returns the report for a person."""
+    strikes = [_strikes(facts)] if facts.struck else []
+    return [_result(facts, verdict), *strikes, _times(facts), *_end(facts, verdict)]
+
+
+def _result(facts: Facts, verdict: Verdict) -> Table:
+    how = f"{facts.rate:,} bars a second, with kills" if facts.rate else "unpaced"
+    table = Table(title=f"The exchange, seed {facts.seed}, {how}", title_justify="left")
+    table.add_column("what")
+    table.add_column("found", justify="right")
+    table.add_column("expected", justify="right")
+    table.add_column("")
+    for what, found, expected in verdict.rows:
+        mark = "[green]ok[/]" if found == expected else "[red]WRONG[/]"
+        table.add_row(what, f"{found:,}", f"{expected:,}", mark)
+    return table
+
+
+def _strikes(facts: Facts) -> Table:
+    table = Table(title=f"{len(facts.struck)} strikes, all at work", title_justify="left")
+    table.add_column("at s", justify="right")
+    table.add_column("bars booked", justify="right")
+    table.add_column("part")
+    table.add_column("what")
+    table.add_column("at work again after s", justify="right")
+    for one in facts.struck:
+        after = "the end" if one.recovery_s is None else f"{one.recovery_s:.1f}"
+        table.add_row(f"{one.at_s:.1f}", f"{one.booked:,}", one.target, str(one.deed), after)
+    return table
+
+
+def _times(facts: Facts) -> Table:
+    table = Table(title="Times", title_justify="left")
+    table.add_column("what")
+    table.add_column("", justify="right")
+    table.add_row("from the first message to the last effect", f"{facts.working_s:.1f} s")
+    table.add_row("bars a second, all outages included", f"{facts.per_s:,.0f}")
+    for name, seconds in facts.stable_s.items():
+        table.add_row(f"sent until stable, {name}", f"{1000 * seconds:,.1f} ms")
+    if facts.fenced:
+        table.add_row("frozen feeds that were fenced", str(facts.fenced))
+    return table
+
+
+def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
+    if facts.missed:
+        which = "; ".join(map(str, facts.missed))
+        yield f"not struck, as the work was over before: {which}"
+    for text in facts.unasked:
+        yield f"not as it should: {escape(text)}"
+    if facts.cut_short:
+        yield f"[red]cut short[/]: {escape(facts.cut_short)}"
+    for mismatch in verdict.mismatches:
+        yield f"[red]MISMATCH[/] {escape(str(mismatch))}"
+    if exit_code(facts, verdict) == 0:
+        yield "[green]Everything agrees[/]: file, stores, ledger, queue, topic, moves, tapes."
+    yield f"the run's files: {escape(facts.directory)}"

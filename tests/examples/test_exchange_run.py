@@ -1,0 +1,152 @@
+"""`make exchange` in little: without kills, and without Spark; and what its checks notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from examples.exchange import evidence, faults
+from examples.exchange.checks import Evidence, Read, Sums, judge
+from examples.exchange.data import Bar
+from examples.exchange.database import Booked, Total
+from examples.exchange.market import LOW_FEED, Move, RunDirectory, Taped, move_of
+from examples.exchange.options import parse
+from examples.wheels import ROOT
+from onceq.streams.bridge.moving import hexed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT_S = 240
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_a_few_bars_take_every_way(tmp_path: Path) -> None:
+    command = [sys.executable, "examples/exchange/run.py", "--seed", "1", "--json", "--bars", "300"]
+    command += ["--rate", "300", "--kills", "0", "--no-unpaced", "--no-spark"]
+    command += ["--limit-s", "150", "--runs", str(tmp_path)]
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (report,) = json.loads(ran.stdout)
+    found = report["found"]
+    assert found["bars booked exactly once"] == {"found": "600", "expected": "600"}
+    assert report["mismatches"] == {}
+    assert int(found["moves in the file"]["found"]) > 0
+
+
+def bar(number: int, close: str = "11") -> Bar:
+    given: dict[str, Any] = {"open": "10", "high": "12", "low": "9", "value": str(number)}
+    return Bar(day=f"2010-01-{number + 1:02}", symbol="A", close=close, **given)
+
+
+BARS = [bar(0), bar(1, "10"), bar(2)]
+
+
+def right() -> Evidence:
+    """What all witnesses say when all is well."""
+    moves: list[tuple[int, Move]] = []
+    for one in BARS:
+        if (move := move_of(one)) is not None:
+            moves.append((len(moves), move))
+    close, value = sum(Decimal(one.close) for one in BARS), sum(Decimal(one.value) for one in BARS)
+    return Evidence(
+        bars={LOW_FEED: BARS},
+        booked=[
+            Booked(LOW_FEED, n, b.day, "A", Decimal(b.close), Decimal(b.value), n != 1)
+            for n, b in enumerate(BARS)
+        ],
+        totals=[Total("A", 3, Decimal(close), Decimal(value))],
+        moves={"finished": 2},
+        filed=moves,
+        tapes=[[Taped(LOW_FEED, 7, 1, n, b.day, "A") for n, b in enumerate(BARS)]],
+        logs={"store-1": {"bars": "0 3"}, "store-2": {"bars": "0 3"}},
+        read=[Read(LOW_FEED, 7, 1, n, b.day, "A") for n, b in enumerate(BARS)],
+        topic=moves,
+        spark=Sums(3, Decimal(close), Decimal(value)),
+    )
+
+
+def test_what_agrees_agrees() -> None:
+    assert judge(right()).agrees
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "lost": ({"booked": right().booked[:2]}, "lost"),
+    "doubled": ({"booked": [*right().booked, right().booked[0]]}, "doubled"),
+    "phantom": (
+        {"booked": [*right().booked, right().booked[0]._replace(number=9)]},
+        "phantoms: booked",
+    ),
+    "altered": (
+        {"booked": [right().booked[0]._replace(close=Decimal(5)), *right().booked[1:]]},
+        "otherwise than sent",
+    ),
+    "total": ({"totals": []}, "wrong total"),
+    "move lost": ({"filed": right().filed[:1]}, "the file lacks"),
+    "move twice": ({"filed": [*right().filed, right().filed[0]]}, "the file has too often"),
+    "topic": ({"topic": []}, "the topic lacks"),
+    "gap": ({"read": list(right().read or [])[1:]}, "gaps"),
+    "tape": ({"tapes": [right().tapes[0][1:]]}, "on no tape"),
+    "tape falls": ({"tapes": [right().tapes[0], right().tapes[0][::-1]]}, "does not ascend"),
+    "stores": ({"logs": {**right().logs, "store-2": {"bars": "0 2"}}}, "something else"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named(case: str) -> None:
+    changed, says = WRONG[case]
+    verdict = judge(replace(right(), **changed))
+    assert not verdict.agrees
+    assert any(says in one.what for one in verdict.mismatches), verdict.mismatches
+
+
+def test_what_spark_has_read_is_found_on_the_tapes(tmp_path: Path) -> None:
+    """Spark writes the id of a stream in hexadecimal, and a tape as a number."""
+    directory = RunDirectory(tmp_path)
+    taped = Taped(LOW_FEED, 0xFEDCBA9876543210, 2, 5, "2010-01-04", "A")
+    row = {**msgspec.structs.asdict(taped), "stream": hexed(taped.stream)}
+    directory.read.mkdir()
+    pq.write_table(pa.Table.from_pylist([row]), directory.read / "bars")
+    pq.write_table(pa.table({"number": [], "body": []}), directory.read / "moves")
+    sums = {"bars": "1", "close": "2", "value": "3"}
+    (directory.read / "sums.json").write_bytes(msgspec.json.encode(sums))
+    read = evidence.read_by_spark(directory)
+    assert read is not None
+    assert read[0] == [Read(LOW_FEED, taped.stream, 2, 5, "2010-01-04", "A")]
+    verdict = judge(replace(right(), read=read[0], tapes=[[taped]]))
+    assert "stable, and on no tape" not in {one.what for one in verdict.mismatches}
+
+
+def test_a_seed_names_a_schedule_with_every_part_in_it() -> None:
+    strikes = faults.draw_schedule(7)
+    assert strikes == faults.draw_schedule(7) != faults.draw_schedule(8)
+    killed = [one.target for one in strikes if one.deed is faults.Deed.KILL]
+    assert sorted(killed) == sorted(2 * faults.TARGETS)
+    assert {one.deed for one in strikes} == set(faults.Deed)
+    assert len(strikes) >= 20
+    assert [one.share for one in strikes] == sorted(one.share for one in strikes)
+
+
+@pytest.mark.parametrize("arguments", [["--seed", "x"], ["--rate", "0"], ["--bars", "0"]])
+def test_arguments_that_cannot_be_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments, {})
+    assert caught.value.code == 2
