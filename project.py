@@ -309,7 +309,7 @@ def fetch_data() -> None:
 
 
 def wheel_of(member: str, wheels: Path) -> Path:
-    """Return the wheel that carries a file; its name may have capitals where the file's has none."""
+    """Return the wheel that carries a file. Its name may have capitals that the file's has not."""
     name = member.partition("/")[0] + "-"
     (wheel,) = (one for one in wheels.glob("*.whl") if one.name.lower().startswith(name))
     return wheel

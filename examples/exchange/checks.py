@@ -12,12 +12,17 @@ import itertools
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from examples.exchange.contents import digest
 from examples.exchange.database import Booked, Total
-from examples.exchange.market import move_of
+from examples.exchange.faults import STORES
+from examples.exchange.market import BARS, SESSIONS, move_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from examples.exchange.contents import Kept, StreamName
     from examples.exchange.data import Bar
     from examples.exchange.market import Move, Taped
 
@@ -48,8 +53,8 @@ class Evidence:
     """What the witnesses say.
 
     bars: of each feed, in the order of their numbers. moves: of the queue, by state. topic, filed:
-    of moves, in order. tapes: one of each life, in the order of its lines. logs: how far each store
-    has each stream.
+    of moves, in order. tapes: one of each life, in the order of its lines. kept: what each store
+    has of each stream. damaged: how many places of a store's log cannot be read; -1: unknown.
     """
 
     bars: Mapping[str, Sequence[Bar]]
@@ -58,7 +63,8 @@ class Evidence:
     moves: Mapping[str, int]
     filed: Sequence[tuple[int, Move]]
     tapes: Sequence[Sequence[Taped]]
-    logs: Mapping[str, Mapping[str, str]]
+    kept: Mapping[str, Mapping[StreamName, Kept]]
+    damaged: Mapping[str, int]
     read: Sequence[Read] | None
     topic: Sequence[tuple[int, Move]] | None
     spark: Sums | None
@@ -113,6 +119,7 @@ def judge(evidence: Evidence) -> Verdict:
     to = Findings()
     _ledger(evidence, sent, file, to)
     _moves(evidence, moves, to)
+    _stores(evidence, to)
     _streams(evidence, sent, file, to)
     _tapes(evidence, to)
     found = [(what, tuple(sorted(map(str, names)))) for what, names in to.wrong]
@@ -154,6 +161,7 @@ def _ledger(
         ("bars booked exactly once", sum(n == 1 for n in booked.values()), file.bars),
         ("lost", len(lost), 0),
         ("doubled", len(doubled), 0),
+        ("phantoms", len(phantoms), 0),
         ("closes in the ledger", sum((r.close for r in evidence.booked), Decimal(0)), file.close),
         ("values in the ledger", sum((r.value for r in evidence.booked), Decimal(0)), file.value),
         (
@@ -180,7 +188,7 @@ def _moves(
     to.rows += [
         ("moves in the ledger", sum(row.moved for row in evidence.booked), wanted),
         ("moves that the queue has done with", evidence.moves.get("finished", 0), wanted),
-        ("moves left in the queue", sum(evidence.moves.values()), wanted),
+        ("moves that the queue has had", sum(evidence.moves.values()), wanted),
         ("moves in the file", len(evidence.filed), wanted),
     ]
     witnesses = {"the file": evidence.filed}
@@ -201,18 +209,35 @@ def _falls(numbers: Sequence[int]) -> list[int]:
     return [after for before, after in itertools.pairwise(numbers) if after <= before]
 
 
+def _stores(evidence: Evidence, to: Findings) -> None:
+    encode = msgspec.json.Encoder().encode
+    wanted = {
+        (BARS.name, SESSIONS[feed]): (0, len(bars), digest(map(encode, bars)))
+        for feed, bars in evidence.bars.items()
+    }
+    other = [
+        f"{store}: {topic} of session {session:#x}"
+        for store, streams in evidence.kept.items()
+        for (topic, session), whole in wanted.items()
+        if (has := streams.get((topic, session))) is None
+        or (has.begin, has.end, has.bodies) != whole
+    ]
+    first = evidence.kept.get(STORES[0])
+    same = [store for store in STORES if first and evidence.kept.get(store) == first]
+    to.rows.append(("stores that have the same", len(same), len(STORES)))
+    to.wrong += [
+        ("streams that a store has otherwise than sent", other),
+        (f"stores that have something else than {STORES[0]}", set(STORES) - set(same)),
+        ("stores with damage", [store for store in STORES if evidence.damaged.get(store) != 0]),
+    ]
+
+
 def _streams(
     evidence: Evidence,
     sent: Mapping[tuple[str, int], Bar],
     file: Sums,
     to: Findings,
 ) -> None:
-    kept = list(evidence.logs.values())
-    different = [store for store, logs in evidence.logs.items() if logs != kept[0]]
-    to.wrong.append(
-        (f"stores that have something else than {next(iter(evidence.logs))}", different)
-    )
-    to.rows.append(("stores that have the same", len(kept) - len(different), len(kept)))
     if evidence.read is None or evidence.spark is None:
         return
     read = {(one.feed, one.number): one for one in evidence.read}
@@ -238,11 +263,19 @@ def _tapes(
     evidence: Evidence,
     to: Findings,
 ) -> None:
-    taped = {(one.stream, one.epoch, one.number) for tape in evidence.tapes for one in tape}
     if evidence.read is not None:
-        stable = {(one.stream, one.epoch, one.number) for one in evidence.read}
-        to.rows.append(("stable identities on the tapes", len(stable & taped), len(stable)))
-        to.wrong.append(("stable, and on no tape", stable - taped))
+        stable = {(one.stream, one.epoch, one.number): one for one in evidence.read}
+        taped: set[tuple[int, int, int]] = set()
+        altered: set[tuple[int, int, int]] = set()
+        for one in itertools.chain.from_iterable(evidence.tapes):
+            identity = (one.stream, one.epoch, one.number)
+            taped.add(identity)
+            is_of = stable.get(identity)
+            if is_of is not None and (is_of.day, is_of.symbol) != (one.day, one.symbol):
+                altered.add(identity)
+        to.rows.append(("stable identities on the tapes", len(stable.keys() & taped), len(stable)))
+        to.wrong.append(("stable, and on no tape", stable.keys() - taped))
+        to.wrong.append(("on a tape otherwise than in the stream", altered))
     for life, tape in enumerate(evidence.tapes, start=1):
         to.wrong.append((f"does not ascend on tape {life}", list(_descents(tape))))
 

@@ -18,6 +18,7 @@ from examples.exchange.mover import Line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from examples.exchange.contents import Kept, StreamName
     from examples.exchange.data import Bar
     from examples.exchange.database import Database
 
@@ -26,9 +27,12 @@ VERIFY_S: Final = 120.0
 
 
 def gather(
-    directory: RunDirectory, database: Database, bars: Mapping[str, Sequence[Bar]]
+    directory: RunDirectory,
+    database: Database,
+    bars: Mapping[str, Sequence[Bar]],
+    kept: Mapping[str, Mapping[StreamName, Kept]],
 ) -> Evidence:
-    """Return what all witnesses have, when all parts have ended."""
+    """Return what all witnesses have, when all parts have ended. kept: what stores had before."""
     spark = read_by_spark(directory)
     return Evidence(
         bars=bars,
@@ -37,7 +41,8 @@ def gather(
         moves=database.moves(),
         filed=list(_filed(directory)),
         tapes=[list(_taped(path.read_bytes())) for path in directory.tapes()],
-        logs={store: _log(directory, n) for n, store in enumerate(STORES, start=1)},
+        kept=kept,
+        damaged={store: _damaged(directory, n) for n, store in enumerate(STORES, start=1)},
         read=None if spark is None else spark[0],
         topic=None if spark is None else spark[1],
         spark=None if spark is None else spark[2],
@@ -59,20 +64,14 @@ def _taped(content: bytes) -> Iterator[Taped]:
         yield decode(line)
 
 
-def _log(directory: RunDirectory, number: int) -> dict[str, str]:
-    """Return how far a store has each stream, once all that it has was read and found whole."""
-    rows = [row for row in _asked("show", directory, number) if row["end"]]
-    damaged = sum(row["damaged"] for row in _asked("verify", directory, number))
-    found = {f"{row['topic']} {row['stream']}": f"{row['begin']} {row['end']}" for row in rows}
-    return {**found, "damaged": str(damaged)}
-
-
-def _asked(what: str, directory: RunDirectory, number: int) -> list[dict[str, Any]]:
+def _damaged(directory: RunDirectory, number: int) -> int:
+    """Return how many places of a store's log cannot be read; -1: nobody could look."""
     store = str(directory.store(number))
-    command = [sys.executable, "-m", "onceq.cli.main", "store", what, store, "--json"]
+    command = [sys.executable, "-m", "onceq.cli.main", "store", "verify", store, "--json"]
     ran = subprocess.run(command, check=False, capture_output=True, timeout=VERIFY_S)
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return [decode(line) for line in ran.stdout.splitlines()]
+    rows = [decode(line) for line in ran.stdout.splitlines()]
+    return sum(row["damaged"] for row in rows) if rows else -1
 
 
 def read_by_spark(

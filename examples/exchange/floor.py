@@ -39,7 +39,7 @@ class GivenUp(Exception):
 
 @dataclasses.dataclass(slots=True)
 class Floor:
-    """The parts of a run, by name, and what was last seen of them."""
+    """The parts of a run, by name, and what was last seen of them. frozen: lives of feeds."""
 
     directory: RunDirectory
     setup: Setup
@@ -47,7 +47,13 @@ class Floor:
     parts: dict[str, Child]
     totals: Mapping[str, int]
     booked: int = 0
+    frozen: list[Child] = dataclasses.field(default_factory=list["Child"])
     unasked: list[str] = dataclasses.field(default_factory=list[str])
+
+    @property
+    def children(self) -> list[Child]:
+        """All that has been started, and may run."""
+        return [*self.parts.values(), *self.frozen]
 
     def count(self, name: str, of: str) -> int:
         """What a part has told last."""
@@ -83,7 +89,7 @@ class Floor:
         if found is not None:
             self.booked = found
         for name, part in self.parts.items():
-            if not part.is_running and not (name in FEEDS and part.is_finished):
+            if part.lives and not part.is_running and not self.has_fed(name):
                 self.unasked.append(f"{name}, exit code {part.exit_code}")
                 if len(self.unasked) > RESTARTS_MAX:
                     raise GivenUp(f"{name} keeps ending; its log ends with\n{part.log_tail()}")
@@ -104,9 +110,13 @@ class Floor:
     def is_at_work(self, target: str) -> bool:
         """Whether a part is there, and has something left to do."""
         if target in FEEDS:
-            left = self.work(target) < self.totals[target]
-            return self.parts[target].is_running and left and self.is_ready(target)
+            is_left = self.work(target) < self.totals[target]
+            return self.parts[target].is_running and is_left and self.is_ready(target)
         return self.booked < self.totals["bars"] and self.is_ready(target)
+
+    def has_fed(self, target: str) -> bool:
+        """Whether a part is a feed that has nothing left to do: it cannot be struck any more."""
+        return target in FEEDS and self.parts[target].is_finished
 
     def wipe(self, store: str) -> None:
         """Kills a store, deletes what it has, and starts it anew."""
@@ -143,6 +153,7 @@ class Striker:
     pending: list[Strike]
     successor: Callable[[str], Child]
     struck: list[Struck] = dataclasses.field(default_factory=list[Struck])
+    missed: list[Strike] = dataclasses.field(default_factory=list[Strike])
     fenced: int = 0
     not_fenced: list[str] = dataclasses.field(default_factory=list[str])
     _due_s: float | None = None
@@ -158,9 +169,14 @@ class Striker:
         """Strikes what is due; watches what was struck."""
         self._watched = [one for one in self._watched if not self._is_over(one)]
         self._thawed = [one for one in self._thawed if not self._has_ended(one)]
+        while self.pending and self.floor.has_fed(self.pending[0].target):
+            self.missed.append(self._next())
         if self._is_due() and self._strike(self.pending[0]):
-            self.pending.pop(0)
-            self._due_s = None
+            self._next()
+
+    def _next(self) -> Strike:
+        self._due_s = None
+        return self.pending.pop(0)
 
     def _is_due(self) -> bool:
         if not self.pending:
@@ -189,6 +205,7 @@ class Striker:
             case Deed.FREEZE:
                 watched.frozen = floor.parts[target]
                 watched.frozen.freeze()
+                floor.frozen.append(watched.frozen)
                 floor.parts[target] = self.successor(target)
                 floor.parts[target].counts = dict(watched.frozen.counts)
                 floor.parts[target].start()
@@ -204,9 +221,8 @@ class Striker:
         struck = self.struck[one.place]
         target = struck.target
         taped = target == "tape" and self.floor.work(target) > 0
-        is_done = target in FEEDS and self.floor.parts[target].is_finished
         goes_on = self.floor.is_ready(target) and (taped or self.floor.work(target) > one.work)
-        if not (goes_on or is_done):
+        if not (goes_on or self.floor.has_fed(target)):
             return False
         took_s = self.display.seconds - struck.at_s
         self.struck[one.place] = dataclasses.replace(struck, recovery_s=took_s)

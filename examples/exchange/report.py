@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
+from examples.exchange.faults import Deed
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -43,16 +46,45 @@ class Facts:
         """Bars a second, all outages included."""
         return self.bars / self.working_s if self.working_s else 0.0
 
+    @property
+    def frozen(self) -> int:
+        """How many feeds were frozen."""
+        return sum(one.deed is Deed.FREEZE for one in self.struck)
+
+    @property
+    def recovery_s(self) -> dict[str, list[float]]:
+        """The seconds until a part was at work again, in ascending order, by its kind and deed."""
+        found: dict[str, list[float]] = {}
+        for one in self.struck:
+            if one.recovery_s is not None:
+                found.setdefault(_kind(one), []).append(one.recovery_s)
+        return {kind: sorted(found[kind]) for kind in sorted(found)}
+
+
+def _kind(one: Struck) -> str:
+    """What was struck, without its number, and how if it was not killed."""
+    kind = one.target.partition("-")[0]
+    return kind if one.deed is Deed.KILL else f"{kind}, {one.deed.name.lower()}"
+
 
 def exit_code(facts: Facts, verdict: Verdict) -> int:
-    """0 when everything agrees, else 1."""
-    return 0 if verdict.agrees and facts.cut_short is None else 1
+    """0 when everything agrees, all was done, and each frozen feed was fenced; else 1."""
+    is_whole = facts.cut_short is None and facts.fenced == facts.frozen
+    return 0 if verdict.agrees and is_whole else 1
+
+
+def as_whole(runs: Sequence[tuple[Facts, Verdict]]) -> dict[str, Any]:
+    """Returns the report of all runs for programs; its keys are public, `v` counts their versions.
+
+    runs: that with strikes first, then the unpaced one.
+    """
+    found = [as_object(*run) for run in runs]
+    return {"v": 1, "ok": all(run["ok"] for run in found), "runs": found}
 
 
 def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
-    """Returns the report for programs; its keys are public, `v` counts their versions."""
+    """Returns the report of a run for programs."""
     return {
-        "v": 1,
         "ok": exit_code(facts, verdict) == 0,
         "seed": facts.seed,
         "directory": facts.directory,
@@ -74,7 +106,11 @@ def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
             }
             for one in facts.struck
         ],
+        "recovery_s": {
+            kind: [round(one, 2) for one in took] for kind, took in facts.recovery_s.items()
+        },
         "strikes_missed": [str(one) for one in facts.missed],
+        "frozen": facts.frozen,
         "fenced": facts.fenced,
         "ended_unasked": list(facts.unasked),
         "cut_short": facts.cut_short,
@@ -122,12 +158,17 @@ def _times(facts: Facts) -> Table:
     table.add_row("bars a second, all outages included", f"{facts.per_s:,.0f}")
     for name, seconds in facts.stable_s.items():
         table.add_row(f"sent until stable, {name}", f"{1000 * seconds:,.1f} ms")
-    if facts.fenced:
-        table.add_row("frozen feeds that were fenced", str(facts.fenced))
+    for kind, took in facts.recovery_s.items():
+        middle = statistics.median(took)
+        table.add_row(
+            f"{kind}: at work again after, median and most", f"{middle:.1f} s, {took[-1]:.1f} s"
+        )
     return table
 
 
 def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
+    if facts.fenced != facts.frozen:
+        yield f"[red]frozen feeds[/]: {facts.frozen}, of which {facts.fenced} were fenced"
     if facts.missed:
         which = "; ".join(map(str, facts.missed))
         yield f"not struck, as the work was over before: {which}"

@@ -19,18 +19,21 @@ from rich.console import Console
 
 from examples.exchange import evidence, faults
 from examples.exchange.checks import Verdict, judge
+from examples.exchange.contents import Kept, StreamName, contents
 from examples.exchange.data import Bar, bars_of_the_exchange
 from examples.exchange.database import Database
 from examples.exchange.floor import Floor, GivenUp, Striker
 from examples.exchange.market import (
+    BARS,
     FEEDS,
+    MOVES,
     SESSIONS,
     RunDirectory,
     Setup,
     feed_of,
     move_of,
 )
-from examples.exchange.report import Facts, as_object, as_tables, exit_code
+from examples.exchange.report import Facts, as_object, as_tables, as_whole, exit_code
 from examples.running.child import Child
 from examples.running.directories import fresh_directory, tell_of_former
 from examples.running.progress import Display
@@ -43,8 +46,10 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.05
 STOP_S: Final = 20.0
+STORE_S: Final = 30.0
 HOST: Final = "127.0.0.1"
-PARTS: Final = ("ledger", "relay", "mover", "tape")
+TAPE: Final = "tape"
+PARTS: Final = ("ledger", "relay", "mover", TAPE)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -58,6 +63,9 @@ class Run:
     rate: int
     kills: int
     setup: Setup = dataclasses.field(init=False)
+    kept: dict[str, dict[StreamName, Kept]] = dataclasses.field(
+        default_factory=dict[str, "dict[StreamName, Kept]"]
+    )
     working_s: float = 0.0
     cut_short: str | None = None
 
@@ -85,6 +93,14 @@ class Run:
         moves = sum(move_of(bar) is not None for bars in self.bars.values() for bar in bars)
         of = {feed: len(bars) for feed, bars in self.bars.items()}
         return {"bars": sum(of.values()), "moves": moves, **of}
+
+    @property
+    def ends(self) -> dict[StreamName, int]:
+        """How far each stream is to go."""
+        totals = self.totals
+        feeds = {(BARS.name, SESSIONS[feed]): totals[feed] for feed in FEEDS}
+        relayed = {(MOVES.name, SESSIONS["relay"]): totals["moves"]} if totals["moves"] else {}
+        return {**feeds, **relayed}
 
     def part(self, name: str, module: str, *arguments: str) -> Child:
         """A part, not started."""
@@ -132,9 +148,8 @@ def work(run: Run, database: Database) -> Striker:
         _ended(run, floor),
         display.bars({"sent": bars, "stable": bars, "booked": bars, "filed": totals["moves"]}),
     ):
-        for part in floor.parts.values():
-            part.start()
         try:
+            _start(run, floor)
             _wait_done(run, floor, striker)
         except GivenUp as error:
             run.cut_short = str(error)
@@ -142,6 +157,23 @@ def work(run: Run, database: Database) -> Striker:
             _read_stores(run)
     striker.not_fenced += floor.unasked
     return striker
+
+
+def _start(run: Run, floor: Floor) -> None:
+    """Starts the parts, and the tape once both feeds are there.
+
+    A store that knows one of them only refuses who asks for the other.
+    """
+    for name, part in floor.parts.items():
+        if name != TAPE:
+            part.start()
+    end = run.display.seconds + run.options.limit_s
+    while not all(floor.parts[feed].is_ready for feed in FEEDS):
+        floor.look()
+        if run.display.seconds > end:
+            raise GivenUp(f"the feeds were not there after {run.options.limit_s:.0f} s")
+        time.sleep(LOOK_S)
+    floor.parts[TAPE].start()
 
 
 def _wait_done(run: Run, floor: Floor, striker: Striker) -> None:
@@ -163,7 +195,10 @@ def _wait_done(run: Run, floor: Floor, striker: Striker) -> None:
 
 
 def _read_stores(run: Run) -> None:
-    """Has Spark read what is stable, while the stores are there."""
+    """Asks the stores what they have, and has Spark read what is stable, while they are there."""
+    with run.display.phase("ask each store"):
+        found = contents(run.setup.stores, run.ends, STORE_S)
+        run.kept = dict(zip(faults.STORES, found, strict=True))
     if not run.options.spark or not run.kills:
         return
     with run.display.phase("Spark reads what is stable"):
@@ -180,12 +215,14 @@ def _ended(run: Run, floor: Floor) -> Generator[None]:
     try:
         yield
     except BaseException:
-        for part in floor.parts.values():
+        for part in floor.children:
             part.kill()
         raise
     with run.display.phase("stop"):
         for part in floor.parts.values():
             part.ask_to_end()
+        for part in floor.frozen:
+            part.kill()  # it has ended long since, if all went well
         for part in floor.parts.values():
             if not part.end(STOP_S):
                 floor.unasked.append(f"{part.name} did not stop within {STOP_S:.0f} s: killed")
@@ -208,7 +245,7 @@ def _one(
             with display.phase("work, with kills" if kills else "work, unpaced"):
                 striker = work(run, database)
             with display.phase("check"):
-                verdict = judge(evidence.gather(run.directory, database, bars))
+                verdict = judge(evidence.gather(run.directory, database, bars, run.kept))
         facts = Facts(
             seed=options.seed,
             directory=str(root),
@@ -216,7 +253,7 @@ def _one(
             bars=run.totals["bars"],
             working_s=run.working_s,
             struck=tuple(striker.struck),
-            missed=tuple(striker.pending),
+            missed=(*striker.missed, *striker.pending),
             fenced=striker.fenced,
             unasked=tuple(striker.not_fenced),
             stable_s=evidence.latencies(run.directory),
@@ -240,7 +277,7 @@ def carry_out(options: Options, display: Display) -> int:
         done.append(_one(options, display, bars, 0))
     console = Console(highlight=False)
     if options.json:
-        console.print_json(data=[as_object(*one) for one in done])
+        console.print_json(data=as_whole(done))
     else:
         for one in done:
             for part in as_tables(*one):

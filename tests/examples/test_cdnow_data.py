@@ -101,9 +101,7 @@ def test_a_wheel_may_spell_its_name_with_capitals(
     (tmp_path / "fastquant-0.1.8.1-py3-none-any.whl").touch()
     kept = tmp_path / "Lifetimes-0.11.3-py3-none-any.whl"
     kept.touch()
-    monkeypatch.setattr(
-        wheels.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0)
-    )
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
     assert wheels._fetch_wheel("lifetimes", tmp_path) == kept
 
 

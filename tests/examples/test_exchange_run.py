@@ -14,17 +14,20 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace as replaced
 
 from examples.exchange import evidence, faults
 from examples.exchange.checks import Evidence, Read, Sums, judge
+from examples.exchange.contents import Kept, digest
 from examples.exchange.data import Bar
 from examples.exchange.database import Booked, Total
-from examples.exchange.market import LOW_FEED, Move, RunDirectory, Taped, move_of
+from examples.exchange.market import LOW_FEED, SESSIONS, Move, RunDirectory, Taped, move_of
 from examples.exchange.options import parse
 from examples.wheels import ROOT
 from onceq.streams.bridge.moving import hexed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 LIMIT_S = 240
@@ -45,10 +48,14 @@ def test_a_few_bars_take_every_way(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    (report,) = json.loads(ran.stdout)
+    told = json.loads(ran.stdout)
+    (report,) = told["runs"]
+    assert told["ok"]
     found = report["found"]
     assert found["bars booked exactly once"] == {"found": "600", "expected": "600"}
     assert report["mismatches"] == {}
+    assert report["ended_unasked"] == []
+    assert found["stores that have the same"] == {"found": "3", "expected": "3"}
     assert int(found["moves in the file"]["found"]) > 0
 
 
@@ -58,6 +65,10 @@ def bar(number: int, close: str = "11") -> Bar:
 
 
 BARS = [bar(0), bar(1, "10"), bar(2)]
+
+
+BARS_OF_LOW = ("bars", SESSIONS[LOW_FEED])
+KEPT = Kept(begin=0, end=3, bodies=digest(map(msgspec.json.encode, BARS)), epochs="1 1 1")
 
 
 def right() -> Evidence:
@@ -77,7 +88,8 @@ def right() -> Evidence:
         moves={"finished": 2},
         filed=moves,
         tapes=[[Taped(LOW_FEED, 7, 1, n, b.day, "A") for n, b in enumerate(BARS)]],
-        logs={"store-1": {"bars": "0 3"}, "store-2": {"bars": "0 3"}},
+        kept={store: {BARS_OF_LOW: KEPT} for store in faults.STORES},
+        damaged=dict.fromkeys(faults.STORES, 0),
         read=[Read(LOW_FEED, 7, 1, n, b.day, "A") for n, b in enumerate(BARS)],
         topic=moves,
         spark=Sums(3, Decimal(close), Decimal(value)),
@@ -86,6 +98,12 @@ def right() -> Evidence:
 
 def test_what_agrees_agrees() -> None:
     assert judge(right()).agrees
+
+
+def stores(changed: Mapping[str, Kept]) -> dict[str, Any]:
+    """What stores have, with that of some changed."""
+    found = {name: {BARS_OF_LOW: kept} for name, kept in changed.items()}
+    return {"kept": {**right().kept, **found}}
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -106,7 +124,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "gap": ({"read": list(right().read or [])[1:]}, "gaps"),
     "tape": ({"tapes": [right().tapes[0][1:]]}, "on no tape"),
     "tape falls": ({"tapes": [right().tapes[0], right().tapes[0][::-1]]}, "does not ascend"),
-    "stores": ({"logs": {**right().logs, "store-2": {"bars": "0 2"}}}, "something else"),
+    "taped otherwise": (
+        {"tapes": [[replaced(one, symbol="B") for one in right().tapes[0]]]},
+        "on a tape otherwise",
+    ),
+    "a store lacks some": (
+        stores({"store-2": replaced(KEPT, end=2)}),
+        "something else than store-1",
+    ),
+    "a store has another epoch": (stores({"store-3": replaced(KEPT, epochs="")}), "something else"),
+    "all stores have something else": (
+        stores(dict.fromkeys(faults.STORES, replaced(KEPT, bodies=digest([])))),
+        "otherwise than sent",
+    ),
+    "a store is not there": ({"kept": {}}, "something else"),
+    "damage": ({"damaged": {**right().damaged, "store-3": 1}}, "damage"),
+    "nobody looked": ({"damaged": {**right().damaged, "store-3": -1}}, "damage"),
 }
 
 

@@ -1,0 +1,135 @@
+"""The floor of the exchange: what is struck, what cannot be any more, and that nothing is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from rich.console import Console
+
+from examples.exchange.checks import Verdict
+from examples.exchange.faults import Deed, Strike, Struck
+from examples.exchange.floor import Floor, Striker
+from examples.exchange.market import FEEDS, HIGH_FEED, LOW_FEED, RunDirectory, Setup
+from examples.exchange.options import parse
+from examples.exchange.report import Facts, as_object, as_tables, as_whole, exit_code
+from examples.exchange.runner import Run, _ended
+from examples.running.child import Child
+from examples.running.progress import Display
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from examples.exchange.database import Database
+
+GOES_ON, ENDS = "code", "this"
+"""Modules that are programs: one reads until its input ends, the other says something and ends."""
+END_S = 60.0
+
+
+def child(tmp_path: Path, module: str) -> Child:
+    return Child(LOW_FEED, module, [], tmp_path / "log")
+
+
+def floor(tmp_path: Path, feed: Child) -> Floor:
+    return Floor(
+        RunDirectory(tmp_path),
+        Setup(url="", stores=(), listens={}, rate=0),
+        cast("Database", None),  # nobody asks it
+        {LOW_FEED: feed},
+        {"bars": 10, LOW_FEED: 5, HIGH_FEED: 5},
+        booked=9,
+    )
+
+
+def strike(target: str) -> Strike:
+    return Strike(deed=Deed.KILL, target=target, share=0.1, delay_s=0.0)
+
+
+def test_a_feed_that_has_ended_is_not_struck_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    feed = child(tmp_path, ENDS)
+    feed.start()
+    assert feed.end(END_S)
+    pending = [strike(LOW_FEED), strike("ledger")]
+    striker = Striker(
+        floor(tmp_path, feed),
+        Display(Console(quiet=True)),
+        pending.copy(),
+        lambda _: child(tmp_path, ENDS),
+    )
+    striker.floor.parts["ledger"] = child(tmp_path, GOES_ON)  # not ready: not struck, now
+    striker.step()
+    assert (striker.missed, striker.pending) == ([pending[0]], [pending[1]])
+
+
+def test_what_has_not_begun_yet_has_not_ended_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tape begins when the feeds are there."""
+    feed = child(tmp_path, ENDS)
+    on = floor(tmp_path, feed)
+    monkeypatch.setattr(on, "database", Uncounted())
+    on.look()
+    assert not on.unasked
+    assert feed.lives == 0
+
+
+class Uncounted:
+    """A database that is down."""
+
+    def booked(self) -> None:
+        return None
+
+
+def test_a_frozen_feed_is_ended_with_a_run_that_is_interrupted(tmp_path: Path) -> None:
+    frozen, successor = child(tmp_path, GOES_ON), child(tmp_path, GOES_ON)
+    on = floor(tmp_path, successor)
+    on.frozen.append(frozen)
+    frozen.start()
+    successor.start()
+    frozen.freeze()
+    run = Run(
+        options=parse([], {}),
+        display=Display(Console(quiet=True)),
+        directory=RunDirectory(tmp_path),
+        bars={feed: [] for feed in FEEDS},
+        rate=0,
+        kills=0,
+    )
+    with pytest.raises(KeyboardInterrupt), _ended(run, on):
+        raise KeyboardInterrupt
+    assert not frozen.is_running
+    assert not successor.is_running
+
+
+def facts(*, fenced: int) -> Facts:
+    frozen = Struck(deed=Deed.FREEZE, target=LOW_FEED, at_s=1.0, booked=5, recovery_s=1.5)
+    kill = Struck(deed=Deed.KILL, target="store-1", at_s=1.0, booked=5, recovery_s=2.0)
+    return Facts(
+        seed=1,
+        directory="d",
+        rate=100,
+        bars=10,
+        working_s=2.0,
+        struck=(frozen, kill),
+        missed=(strike("relay"),),
+        fenced=fenced,
+        unasked=(),
+        stable_s={"p50": 0.01},
+        cut_short=None,
+    )
+
+
+def test_a_frozen_feed_that_was_not_fenced_is_a_failure() -> None:
+    good = Verdict(rows=(("lost", 0, 0),), mismatches=())
+    assert [exit_code(facts(fenced=n), good) for n in (1, 0)] == [0, 1]
+    said = [str(one) for one in as_tables(facts(fenced=0), good)]
+    assert any("1, of which 0 were fenced" in one for one in said)
+
+
+def test_the_report_has_the_times_to_recover_by_kind() -> None:
+    good = Verdict(rows=(("lost", 0, 0),), mismatches=())
+    told = as_object(facts(fenced=1), good)
+    assert told["recovery_s"] == {"feed, freeze": [1.5], "store": [2.0]}
+    whole = as_whole([(facts(fenced=1), good), (facts(fenced=0), good)])
+    assert (whole["v"], whole["ok"], len(whole["runs"])) == (1, False, 2)
