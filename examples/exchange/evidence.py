@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from examples.exchange.checks import Evidence, Read, Sums
 from examples.exchange.faults import STORES
-from examples.exchange.market import Move, RunDirectory, Taped
+from examples.exchange.market import Move, RunDirectory
 from examples.exchange.mover import Line
+from examples.exchange.tape import taped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ def gather(
         totals=database.totals(),
         moves=database.moves(),
         filed=list(_filed(directory)),
-        tapes=[list(_taped(path.read_bytes())) for path in directory.tapes()],
+        tapes=[list(taped(path.read_bytes())) for path in directory.tapes()],
         kept=kept,
         damaged={store: _damaged(directory, n) for n, store in enumerate(STORES, start=1)},
         read=None if spark is None else spark[0],
@@ -57,18 +58,14 @@ def _filed(directory: RunDirectory) -> Iterator[tuple[int, Move]]:
             yield line.number, line.move
 
 
-def _taped(content: bytes) -> Iterator[Taped]:
-    """Yields the lines of a tape; a kill may have cut off the last."""
-    decode = msgspec.json.Decoder(Taped).decode
-    for line in content[: content.rfind(b"\n") + 1].splitlines():
-        yield decode(line)
-
-
 def _damaged(directory: RunDirectory, number: int) -> int:
     """Return how many places of a store's log cannot be read; -1: nobody could look."""
     store = str(directory.store(number))
     command = [sys.executable, "-m", "onceq.cli.main", "store", "verify", store, "--json"]
-    ran = subprocess.run(command, check=False, capture_output=True, timeout=VERIFY_S)
+    try:
+        ran = subprocess.run(command, check=False, capture_output=True, timeout=VERIFY_S)
+    except subprocess.TimeoutExpired:
+        return -1
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     rows = [decode(line) for line in ran.stdout.splitlines()]
     return sum(row["damaged"] for row in rows) if rows else -1

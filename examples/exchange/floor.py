@@ -75,13 +75,17 @@ class Floor:
     def is_done(self) -> bool:
         """Whether every bar is stable, booked and taped, and every move in the file."""
         fed = all(self.parts[feed].is_finished for feed in FEEDS)
-        taped = all(self.count("tape", feed) >= self.totals[feed] for feed in FEEDS)
         return (
             fed
-            and taped
+            and self.is_taped
             and self.booked >= self.totals["bars"]
             and self.filed >= self.totals["moves"]
         )
+
+    @property
+    def is_taped(self) -> bool:
+        """Whether every bar is on a tape: no life of it is shown any more."""
+        return all(self.count("tape", feed) >= self.totals[feed] for feed in FEEDS)
 
     def look(self) -> None:
         """Looks how much is booked, and starts again what ended without being asked."""
@@ -89,7 +93,7 @@ class Floor:
         if found is not None:
             self.booked = found
         for name, part in self.parts.items():
-            if part.lives and not part.is_running and not self.has_fed(name):
+            if not part.is_running and not self.has_fed(name):
                 self.unasked.append(f"{name}, exit code {part.exit_code}")
                 if len(self.unasked) > RESTARTS_MAX:
                     raise GivenUp(f"{name} keeps ending; its log ends with\n{part.log_tail()}")
@@ -220,7 +224,7 @@ class Striker:
     def _is_over(self, one: Watched) -> bool:
         struck = self.struck[one.place]
         target = struck.target
-        taped = target == "tape" and self.floor.work(target) > 0
+        taped = target == "tape" and (self.floor.work(target) > 0 or self.floor.is_taped)
         goes_on = self.floor.is_ready(target) and (taped or self.floor.work(target) > one.work)
         if not (goes_on or self.floor.has_fed(target)):
             return False

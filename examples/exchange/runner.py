@@ -48,8 +48,7 @@ LOOK_S: Final = 0.05
 STOP_S: Final = 20.0
 STORE_S: Final = 30.0
 HOST: Final = "127.0.0.1"
-TAPE: Final = "tape"
-PARTS: Final = ("ledger", "relay", "mover", TAPE)
+PARTS: Final = ("ledger", "relay", "mover", "tape")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -148,8 +147,9 @@ def work(run: Run, database: Database) -> Striker:
         _ended(run, floor),
         display.bars({"sent": bars, "stable": bars, "booked": bars, "filed": totals["moves"]}),
     ):
+        for part in floor.parts.values():
+            part.start()
         try:
-            _start(run, floor)
             _wait_done(run, floor, striker)
         except GivenUp as error:
             run.cut_short = str(error)
@@ -157,23 +157,6 @@ def work(run: Run, database: Database) -> Striker:
             _read_stores(run)
     striker.not_fenced += floor.unasked
     return striker
-
-
-def _start(run: Run, floor: Floor) -> None:
-    """Starts the parts, and the tape once both feeds are there.
-
-    A store that knows one of them only refuses who asks for the other.
-    """
-    for name, part in floor.parts.items():
-        if name != TAPE:
-            part.start()
-    end = run.display.seconds + run.options.limit_s
-    while not all(floor.parts[feed].is_ready for feed in FEEDS):
-        floor.look()
-        if run.display.seconds > end:
-            raise GivenUp(f"the feeds were not there after {run.options.limit_s:.0f} s")
-        time.sleep(LOOK_S)
-    floor.parts[TAPE].start()
 
 
 def _wait_done(run: Run, floor: Floor, striker: Striker) -> None:

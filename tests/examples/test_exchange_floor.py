@@ -62,25 +62,6 @@ def test_a_feed_that_has_ended_is_not_struck_and_nobody_waits_for_it(tmp_path: P
     assert (striker.missed, striker.pending) == ([pending[0]], [pending[1]])
 
 
-def test_what_has_not_begun_yet_has_not_ended_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tape begins when the feeds are there."""
-    feed = child(tmp_path, ENDS)
-    on = floor(tmp_path, feed)
-    monkeypatch.setattr(on, "database", Uncounted())
-    on.look()
-    assert not on.unasked
-    assert feed.lives == 0
-
-
-class Uncounted:
-    """A database that is down."""
-
-    def booked(self) -> None:
-        return None
-
-
 def test_a_frozen_feed_is_ended_with_a_run_that_is_interrupted(tmp_path: Path) -> None:
     frozen, successor = child(tmp_path, GOES_ON), child(tmp_path, GOES_ON)
     on = floor(tmp_path, successor)
