@@ -3,7 +3,8 @@
     python -m examples.exchange.feed RUN NAME LISTEN
 
 It knows nothing of its former lives but its session: the stores tell which number comes next, and
-number n is the n-th bar of its file. Exit code 3: a later life of this feed has taken over.
+number n is the n-th bar of its file. When all is stable it stays until SIGTERM: stores that are
+killed then are told again what is stable. Exit code 3: a later life of this feed has taken over.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Watch:
 
 
 def feed(directory: RunDirectory, name: str, listen: str) -> None:
-    """Sends what the stores do not have yet, and waits until all is stable."""
+    """Sends what the stores do not have yet, waits until all is stable, and stays."""
     setup = directory.read_setup()
     lines = directory.bars(name).read_bytes().splitlines()
     pace = Pace(setup.rate * len(lines) / max(1, setup_bars(directory)))
@@ -98,7 +99,10 @@ def feed(directory: RunDirectory, name: str, listen: str) -> None:
         while source.stable_below < len(lines):
             source.wait_stable()
             watch.look(time.monotonic())
-        watch.say()
+        while True:
+            source.wait_registered()
+            watch.say()
+            time.sleep(SAY_S)
 
 
 def send_all(source: streams.Source[Bar], lines: Sequence[bytes], pace: Pace, watch: Watch) -> None:
@@ -120,7 +124,7 @@ def setup_bars(directory: RunDirectory) -> int:
 
 
 def main(root: Path, name: str, listen: str) -> int:
-    """Feeds until all is stable."""
+    """Feeds until SIGTERM, or until a later life has taken over."""
     hold_lifeline()
     signal.signal(signal.SIGTERM, end_in_order)
     try:

@@ -74,9 +74,8 @@ class Floor:
     @property
     def is_done(self) -> bool:
         """Whether every bar is stable, booked and taped, and every move in the file."""
-        fed = all(self.parts[feed].is_finished for feed in FEEDS)
         return (
-            fed
+            all(self.has_fed(feed) for feed in FEEDS)
             and self.is_taped
             and self.booked >= self.totals["bars"]
             and self.filed >= self.totals["moves"]
@@ -93,7 +92,7 @@ class Floor:
         if found is not None:
             self.booked = found
         for name, part in self.parts.items():
-            if not part.is_running and not self.has_fed(name):
+            if not part.is_running:
                 self.unasked.append(f"{name}, exit code {part.exit_code}")
                 if len(self.unasked) > RESTARTS_MAX:
                     raise GivenUp(f"{name} keeps ending; its log ends with\n{part.log_tail()}")
@@ -114,13 +113,12 @@ class Floor:
     def is_at_work(self, target: str) -> bool:
         """Whether a part is there, and has something left to do."""
         if target in FEEDS:
-            is_left = self.work(target) < self.totals[target]
-            return self.parts[target].is_running and is_left and self.is_ready(target)
+            return self.parts[target].is_running and self.is_ready(target)
         return self.booked < self.totals["bars"] and self.is_ready(target)
 
     def has_fed(self, target: str) -> bool:
-        """Whether a part is a feed that has nothing left to do: it cannot be struck any more."""
-        return target in FEEDS and self.parts[target].is_finished
+        """Whether a part is a feed that has nothing left to do: there is nothing left to strike."""
+        return target in FEEDS and self.work(target) >= self.totals[target]
 
     def wipe(self, store: str) -> None:
         """Kills a store, deletes what it has, and starts it anew."""

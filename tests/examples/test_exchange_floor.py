@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -13,17 +15,18 @@ from examples.exchange.floor import Floor, Striker
 from examples.exchange.market import FEEDS, HIGH_FEED, LOW_FEED, RunDirectory, Setup
 from examples.exchange.options import parse
 from examples.exchange.report import Facts, as_object, as_tables, as_whole, exit_code
-from examples.exchange.runner import Run, _ended
+from examples.exchange.runner import Run, _ended, _free_ports
 from examples.running.child import Child
 from examples.running.progress import Display
+from examples.wheels import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from examples.exchange.database import Database
 
-GOES_ON, ENDS = "code", "this"
-"""Modules that are programs: one reads until its input ends, the other says something and ends."""
+GOES_ON = "code"
+"""A module that is a program: it reads until its input ends."""
 END_S = 60.0
 
 
@@ -46,20 +49,35 @@ def strike(target: str) -> Strike:
     return Strike(deed=Deed.KILL, target=target, share=0.1, delay_s=0.0)
 
 
-def test_a_feed_that_has_ended_is_not_struck_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    feed = child(tmp_path, ENDS)
-    feed.start()
-    assert feed.end(END_S)
+def test_a_feed_that_has_sent_all_is_not_struck_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    feed = child(tmp_path, GOES_ON)
+    feed.counts = {"stable": 5}
     pending = [strike(LOW_FEED), strike("ledger")]
     striker = Striker(
         floor(tmp_path, feed),
         Display(Console(quiet=True)),
         pending.copy(),
-        lambda _: child(tmp_path, ENDS),
+        lambda _: child(tmp_path, GOES_ON),
     )
     striker.floor.parts["ledger"] = child(tmp_path, GOES_ON)  # not ready: not struck, now
     striker.step()
     assert (striker.missed, striker.pending) == ([pending[0]], [pending[1]])
+
+
+def test_a_store_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    (port,) = _free_ports(1)
+    directory = RunDirectory(tmp_path)
+    directory.write_setup(Setup(url="", stores=(f"127.0.0.1:{port}",), listens={}, rate=0))
+    command = [sys.executable, "-m", "examples.exchange.store", str(tmp_path), "1"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as store:
+        assert store.stdin is not None
+        assert store.stderr is not None
+        assert any("serves at" in line for line in store.stderr)
+        store.stdin.close()  # as a runner does that is killed
+        assert store.stderr.read().count("is committed and closed") == 1
+        assert store.wait(END_S) == 0
 
 
 def test_a_frozen_feed_is_ended_with_a_run_that_is_interrupted(tmp_path: Path) -> None:
