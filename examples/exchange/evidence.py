@@ -82,10 +82,16 @@ def read_by_spark(
     bars = pq.read_table(directory.read / "bars").to_pylist()
     moves = pq.read_table(directory.read / "moves").to_pylist()
     return (
-        [Read(**{**row, "stream": int(row["stream"], 16)}) for row in bars],
+        list(map(_read, bars)),
         sorted((row["number"], msgspec.json.decode(row["body"], type=Move)) for row in moves),
         Sums(int(found["bars"]), Decimal(found["close"]), Decimal(found["value"])),
     )
+
+
+def _read(row: Mapping[str, Any]) -> Read:
+    """Return a row of what Spark has written; it has the id of a stream in hexadecimal."""
+    given: dict[str, Any] = {**row, "stream": int(row["stream"], 16)}
+    return Read(**given)
 
 
 def latencies(directory: RunDirectory) -> dict[str, float]:

@@ -60,13 +60,13 @@ class Books:
 
     def book(
         self,
-        messages: list[streams.Message[Bar]],
+        came: list[streams.Message[Bar]],
         context: streams.IntoContext[psycopg.Connection[Any]],
     ) -> None:
         """Books what came, in the transaction that also says how far that is."""
-        bars = [message.value for message in messages]
+        bars = [one.value for one in came]
         columns = (
-            [message.number for message in messages],
+            [one.number for one in came],
             [bar.day for bar in bars],
             [bar.symbol for bar in bars],
             [bar.close for bar in bars],

@@ -54,12 +54,12 @@ class MovesFile:
         self._tokens: list[streams.Token] = []
         self._lock = threading.Lock()
 
-    def append(self, message: streams.Message[Move]) -> None:
+    def append(self, one: streams.Message[Move]) -> None:
         """Writes a move; it is acknowledged when it is synced."""
-        line = msgspec.json.encode(Line(number=message.number, move=message.value)) + b"\n"
+        line = msgspec.json.encode(Line(number=one.number, move=one.value)) + b"\n"
         with self._lock:
             os.write(self._descriptor, line)
-            self._tokens.append(message.retain())
+            self._tokens.append(one.retain())
             self.lines += 1
 
     def sync(self) -> None:

@@ -54,4 +54,5 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         parser.error(f"the seed is a whole number, not {found['seed']!r}")
     if found["rate"] < 1 or found["kills"] < 0 or (found["bars"] is not None and found["bars"] < 1):
         parser.error("--rate and --bars are at least 1, --kills at least 0")
-    return Options(**{**found, "seed": int(found["seed"])})
+    found["seed"] = int(found["seed"])
+    return Options(**found)

@@ -37,7 +37,7 @@ from examples.running.status import say
 from onceq import streams
 from onceq.errors import InvalidValue
 
-WORKERS: Final = 4
+AT_ONCE: Final = 4
 SAY_S: Final = 0.2
 AGAIN_S: Final = 0.5
 Work: TypeAlias = "list[streams.Token]"
@@ -80,7 +80,7 @@ class Tape:
         self._file = path.open("xb")
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._finish) for _ in range(WORKERS)]
+        self._threads = [threading.Thread(target=self._finish) for _ in range(AT_ONCE)]
         self.count = 0
         self.reached = reached
         self._sheets: list[Sheet] = []
@@ -92,14 +92,14 @@ class Tape:
         sheet = Sheet(self._work)
         self._sheets.append(sheet)
 
-        def show(message: streams.Message[Bar]) -> None:
-            bar = message.value
-            line = msgspec.json.encode(Taped(feed, *message.identity, bar.day, bar.symbol)) + b"\n"
+        def show(one: streams.Message[Bar]) -> None:
+            bar = one.value
+            line = msgspec.json.encode(Taped(feed, *one.identity, bar.day, bar.symbol)) + b"\n"
             with self._lock:
                 self._file.write(line)
                 self.count += 1
-                self.reached[feed] = max(self.reached[feed], message.number + 1)
-            sheet.add(message.retain())
+                self.reached[feed] = max(self.reached[feed], one.number + 1)
+            sheet.add(one.retain())
 
         return show
 
@@ -186,7 +186,7 @@ def reached_before(directory: RunDirectory) -> dict[str, int]:
 
     What was acknowledged had been written, so a life begins where those before it end, or sooner.
     """
-    reached = dict.fromkeys(FEEDS, 0)
+    reached: dict[str, int] = dict.fromkeys(FEEDS, 0)
     for path in directory.tapes():
         for line in taped(path.read_bytes()):
             reached[line.feed] = max(reached[line.feed], line.number + 1)
