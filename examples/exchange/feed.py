@@ -3,8 +3,8 @@
     python -m examples.exchange.feed RUN NAME LISTEN
 
 It knows nothing of its former lives but its session: the stores tell which number comes next, and
-number n is the n-th bar of its file. When all is stable it stays until SIGTERM: stores that are
-killed then are told again what is stable. Exit code 3: a later life of this feed has taken over.
+number n is the n-th bar of its file. When all is stable it stays until SIGTERM. Exit code 3: a
+later life of this feed has taken over.
 """
 
 from __future__ import annotations
