@@ -39,10 +39,14 @@ class Town:
 
     def send(self, count: int, begin: int = 0) -> None:
         """Send messages, and wait until they are stable, and stores know it."""
+        self.send_these(texts(count, begin))
+
+    def send_these(self, messages: list[bytes]) -> None:
+        """The same, of any messages."""
 
         async def send() -> None:
             await self.source.wait_registered(WITHIN_S)
-            await send_all(self.source, texts(count, begin))
+            await send_all(self.source, messages)
             await self.source.wait_stable(WITHIN_S)
             await soon(self._is_known)
 
@@ -50,8 +54,8 @@ class Town:
 
 
 @contextlib.contextmanager
-def town() -> Generator[Town]:
-    """A town, for the time of a block."""
+def town(**given: Any) -> Generator[Town]:
+    """A town, for the time of a block. given: to its source."""
     made: list[Town] = []
     is_there = threading.Event()
 
@@ -59,13 +63,13 @@ def town() -> Generator[Town]:
         stores = Cluster(None)  # what Spark leaves open in this process is its own
         await stores.start("abc")
         try:
-            async with source(stores.listed()) as one:
+            async with source(stores.listed(), **given) as one:
                 made.append(Town(asyncio.get_running_loop(), stores, one))
                 stop.append(asyncio.Event())
                 is_there.set()
                 await stop[0].wait()
         finally:
-            await stores.end("abc")
+            await stores.end("".join(stores.servers))
 
     stop: list[asyncio.Event] = []
     thread = threading.Thread(target=lambda: asyncio.run(live()), name="town")

@@ -6,15 +6,20 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from onceq.streams.errors import FlightFull
-from onceq.streams.model import events
+from onceq.streams.model import events, fragments
+from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.model.window import Flight
+from onceq.streams.source import retaining
 from onceq.streams.source.async_source import AsyncSource
 from onceq.streams.source.epochs import SourceLife, Timing
+from onceq.streams.source.releasing import Policy
 from onceq.streams.source.sending import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import pytest
 
 TOPIC, SESSION = "bars", 9
 WITHIN_S = 60.0
@@ -50,12 +55,13 @@ def core(
     timing: Timing = TIMING,
     at: str = "",
     born_s: int = 1,
+    policy: Policy | None = None,
 ) -> Sending:
     """The core of a new life. at: where receivers are told to find it; empty: where it listens."""
     life = SourceLife(
         life=next(_lives), born_s=born_s, own=own, topic=TOPIC, session=SESSION, address=at
     )
-    return Sending(life, Flight(messages_max=flight), timing)
+    return Sending(life, Flight(messages_max=flight), timing, policy=policy)
 
 
 def source(
@@ -81,6 +87,30 @@ async def send_all(one: AsyncSource, texts: Iterable[bytes]) -> list[int]:
             except FlightFull:
                 await one.wait_room(len(text), WITHIN_S)
     return numbers
+
+
+SMALL_PARTS = Policy(fragment_size=10)
+"""Of a source whose messages take a number for each ten bytes."""
+
+
+def large(number: int, parts: int) -> bytes:
+    """A message that takes so many numbers then."""
+    return (b"%06d" % number).ljust(10 * parts - 1, b".")
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+    """Have sources send only so many parts of what takes several, as if they died within it."""
+
+    def split(message: bytes, size: int) -> list[tuple[bytes, int]]:
+        return list(fragments.split(message, size))[:parts]
+
+    monkeypatch.setattr(retaining, "split", split)
+
+
+def is_settled(one: AsyncSource) -> bool:
+    """Whether no change of lists is on."""
+    begun = one._core.begun
+    return one._core.is_sending and begun is not None and begun.bridge.stage is Stage.SETTLED
 
 
 def texts(count: int, begin: int = 0) -> list[bytes]:

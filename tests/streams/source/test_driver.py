@@ -11,7 +11,6 @@ import pytest
 from onceq.errors import DeadlineExceeded, IllegalState, InvalidValue
 from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
 from onceq.streams.model import asks, events
-from onceq.streams.model.choice import Stage
 from onceq.streams.model.frames import Splitter, decode
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import Address
@@ -23,6 +22,7 @@ from tests.streams.source.running import (
     WITHIN_S,
     Heard,
     S,
+    is_settled,
     send_all,
     source,
     texts,
@@ -213,11 +213,6 @@ def test_a_list_is_changed_while_it_sends(tmp_path: Path) -> None:
                 one.want(listed("192.0.2.1:7401"))
 
     asyncio.run(run())
-
-
-def is_settled(one: AsyncSource) -> bool:
-    begun = one._core.begun
-    return one._core.is_sending and begun is not None and begun.bridge.stage is Stage.SETTLED
 
 
 def test_a_link_on_which_an_admission_has_no_answer_is_closed() -> None:

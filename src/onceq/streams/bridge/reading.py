@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from onceq.model.ops.base import Program
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks, frames
+from onceq.streams.model.fragments import CONTINUED, CONTINUES
 from onceq.streams.model.frames import FrameKind
 from onceq.streams.model.ops import WaitUntil
 from onceq.streams.receiver.ops import ReadStore
@@ -26,7 +27,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers in a row, from `begin` on, of one epoch. bodies: None: they are not messages.
 
     why: then: VOID_PIECE, if they were given up before they were stable, or LOST_PIECE, if no store
-    has them any more.
+    has them any more. flags: of a frame with these messages alone, as in `fragments`.
     """
 
     epoch: int
@@ -34,6 +35,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     bodies: tuple[bytes, ...] | None
     why: str = ""
+    flags: int = 0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,20 +64,26 @@ def read_some(asked: Asked) -> Program[tuple[Piece, ...]]:
     What every store says is gone is given as lost: what is below where the log of each begins, or
     one number that is damaged in all. A store that does not answer is waited for: it may have it.
     """
-    while True:
-        gone: list[int] = []
-        for store in asked.stores:
-            ask = asks.Read(stream=asked.stream, epoch=0, begin=asked.begin, end=asked.end)
-            given = yield from ReadStore(store=store, ask=ask, within_s=asked.within_s)
-            pieces, behind = taken(given, asked.begin, asked.end)
-            if pieces:
-                return pieces
-            if behind > asked.begin:
-                gone.append(behind)
-        if len(gone) == len(asked.stores):
-            end = min(*gone, asked.end)
-            return (Piece(epoch=0, begin=asked.begin, end=end, bodies=None, why=LOST_PIECE),)
+    while not (pieces := (yield from read_once(asked))):
         yield from WaitUntil(within_s=asked.rest_s)
+    return pieces
+
+
+def read_once(asked: Asked) -> Program[tuple[Piece, ...]]:
+    """Ask each store once, as `read_some`; nothing: one that may have them has not answered."""
+    gone: list[int] = []
+    for store in asked.stores:
+        ask = asks.Read(stream=asked.stream, epoch=0, begin=asked.begin, end=asked.end)
+        given = yield from ReadStore(store=store, ask=ask, within_s=asked.within_s)
+        pieces, behind = taken(given, asked.begin, asked.end)
+        if pieces:
+            return pieces
+        if behind > asked.begin:
+            gone.append(behind)
+    if len(gone) < len(asked.stores):
+        return ()
+    end = min(*gone, asked.end)
+    return (Piece(epoch=0, begin=asked.begin, end=end, bodies=None, why=LOST_PIECE),)
 
 
 def taken(given: Any, begin: int, end: int) -> tuple[tuple[Piece, ...], int]:
@@ -115,4 +123,7 @@ def _piece(data: bytes, begin: int, end: int) -> Piece | None:
     if frame.kind is FrameKind.VOID:
         return Piece(epoch=frame.epoch, begin=begin, end=end, bodies=None, why=VOID_PIECE)
     own = tuple(bodies[begin - frame.number : end - frame.number])
-    return Piece(epoch=frame.epoch, begin=begin, end=end, bodies=own)
+    goes_on = frame.flags & CONTINUES if begin == frame.number else 0
+    is_continued = frame.flags & CONTINUED if end == frame.end else 0
+    flags = goes_on | is_continued
+    return Piece(epoch=frame.epoch, begin=begin, end=end, bodies=own, flags=flags)

@@ -1,0 +1,196 @@
+"""The stores of a stream, as Spark's processes ask them: where it is, and what it has.
+
+The links are kept from call to call, and so are the stores: those of the lists that were found
+last are asked first. What is pickled is neither. Source: spec M38.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
+
+from onceq.errors import IllegalState
+from onceq.model.ops.base import Program
+from onceq.spark.follow.options import StreamOptions
+from onceq.streams.bridge.fetching import Reading
+from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece, read_once
+from onceq.streams.bridge.whole import Tail, Wholes, tail_of
+from onceq.streams.errors import DataLost
+from onceq.streams.model.quorum import StoreList
+from onceq.streams.receiver.placing import Position, Who, place
+
+ASK_S: Final = 2.0
+REST_S: Final = 0.1
+"""How long it waits before stores are asked again."""
+_TRIES: Final = 30
+"""How often a table, or a batch that is planned again, asks stores before it gives up."""
+_PER_SLICE: Final = 1_000
+_BEHIND: Final = 64
+"""So many numbers behind a slice are asked for at once, for the rest of its last message."""
+T = TypeVar("T")
+
+
+@dataclass
+class Slice(InputPartition):
+    """Messages that begin at `begin` to before `end`. is_first: no message was read before them.
+
+    None of them is unfinished, so that the last one is read to its end, behind these numbers too.
+    """
+
+    stream: int
+    begin: int
+    end: int
+    stores: tuple[str, ...]
+    is_first: bool
+
+
+class Stores:
+    """Asks the stores of a stream, from processes that have no loop. Its end closes the links.
+
+    known: where the stream was found last; None: it has not been.
+    """
+
+    def __init__(self, options: StreamOptions, known: tuple[str, ...] | None = None) -> None:
+        self.options = options
+        self._known = known
+        self._tail = Tail(0, 0)
+        self._kept: tuple[asyncio.Runner, Reading] | None = None
+
+    def run(self, program: Program[T]) -> T:
+        """Run a Program, on the links that there are, or that it makes."""
+        if self._kept is None:
+            self._kept = asyncio.Runner(), Reading(self.options.certificates)
+        runner, reading = self._kept
+        return runner.run(reading.run(program))
+
+    def close(self) -> None:
+        """Close the links; idempotent, and the next call makes others."""
+        if self._kept is not None:
+            (runner, reading), self._kept = self._kept, None
+            with runner:
+                runner.run(reading.__aexit__())
+
+    def again(self) -> Stores:
+        """Return one that asks the same stores, on links of its own."""
+        return Stores(self.options, self._known)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Stores], tuple[StreamOptions, tuple[str, ...] | None]]:
+        return Stores, (self.options, self._known)
+
+    # where the stream is
+
+    def _who(self) -> Who:
+        who = self.options.who
+        return who if self._known is None else replace(who, known=StoreList(groups=(self._known,)))
+
+    def found(self, tries: int = 1) -> Position | None:
+        """Find the stream; None: too few stores have answered, each time.
+
+        Lists change: the stores of those that were found last are asked, and if they do not tell,
+        those that the options name.
+        """
+        for number in range(tries):
+            if number:
+                threading.Event().wait(REST_S)
+            found = self.run(place(self._who(), ASK_S))
+            if found is not None:
+                self._known = stores_of(found)
+                return found
+            self._known = None
+        return None
+
+    def surely_found(self) -> Position:
+        """Find the stream. Raises IllegalState if too few stores answer for too long."""
+        found = self.found(_TRIES)
+        if found is None:
+            raise IllegalState(
+                f"too few stores of topic {self.options.topic!r} answer, or have it:"
+                f" {self.options.stores}; start them"
+            )
+        return found
+
+    def whole_below(self, found: Position, begin: int) -> int | None:
+        """Return below which number, of what is stable, no message is unfinished.
+
+        begin: what lies before is not looked at. None: no store has told.
+        """
+        if self._tail.end != found.stable:
+            asked = Asked(
+                stream=found.stream, begin=begin, end=found.stable, stores=stores_of(found)
+            )
+            tail = self.run(tail_of(asked, self._tail))
+            if tail is None:
+                return None
+            self._tail = tail
+        return self._tail.whole
+
+    # what it has
+
+    def slices(self, found: Position, begin: int, end: int, *, is_first: bool) -> list[Slice]:
+        """Cut numbers into slices."""
+        stores = stores_of(found)
+        count = max(1, min(self.options.partitions, (end - begin) // _PER_SLICE))
+        cuts = [begin + (end - begin) * n // count for n in range(count + 1)]
+        return [
+            Slice(found.stream, low, high, stores, is_first and low == begin)
+            for low, high in itertools.pairwise(cuts)
+            if low < high
+        ]
+
+    def read(self, partition: Slice) -> Iterator[Piece]:
+        """Read the messages of a slice. Raises DataLost."""
+        wholes = Wholes(partition.end)
+        for piece in self._pieces(partition, wholes):
+            if piece.begin < partition.end:
+                self._refuse_lost(piece, partition)
+            yield from wholes.take(piece)
+
+    def _pieces(self, of: Slice, wholes: Wholes) -> Iterator[Piece]:
+        """Yield what stores have, in order, until all messages of a slice are whole."""
+        at, stores = of.begin, of.stores
+        while at < of.end or wholes.is_open:
+            end = of.end if at < of.end else at + _BEHIND
+            asked = Asked(stream=of.stream, begin=at, end=end, stores=stores)
+            pieces = self.run(read_once(asked))
+            yield from pieces
+            if pieces:
+                at = pieces[-1].end
+            else:
+                stores = self._stores_now(stores)
+
+    def _stores_now(self, stores: tuple[str, ...]) -> tuple[str, ...]:
+        """Wait, and return which stores are asked next: lists may have changed meanwhile."""
+        threading.Event().wait(REST_S)
+        self._known = self._known or stores
+        found = self.found()
+        return stores if found is None else stores_of(found)
+
+    def _refuse_lost(self, piece: Piece, of: Slice) -> None:
+        is_new = of.is_first and piece.begin == of.begin
+        if piece.why != LOST_PIECE or is_new or not self.options.fails:
+            return
+        raise DataLost(
+            f"no store has numbers {piece.begin} to {piece.end - 1} of topic"
+            f" {self.options.topic!r} any more: to go on without them, say failOnDataLoss=false",
+            first=piece.begin,
+            last=piece.end - 1,
+            why=piece.why,
+        )
+
+
+def stores_of(found: Position) -> tuple[str, ...]:
+    """Return the stores of the lists that a stream has now."""
+    return tuple(sorted({store for one in found.lists for store in one.stores}))
