@@ -20,8 +20,9 @@ from onceq.model.names import check_repository
 from onceq.model.queue import Queue
 from onceq.streams.api import given
 from onceq.streams.api.given import OnEvent, Shared
+from onceq.streams.bridge.effects import Application
 from onceq.streams.bridge.hands import IntoContext
-from onceq.streams.bridge.into import Application, AsyncInto
+from onceq.streams.bridge.into import AsyncInto
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.bridge.target import Target
 from onceq.streams.model.quorum import listed
@@ -146,7 +147,7 @@ class RelayOptions(Where, total=False):
 
 def into(
     topic: Topic[T],
-    handler: Callable[[list[Message[T]], IntoContext[Any]], Awaitable[None] | None],
+    handler: Callable[[list[Message[T]], IntoContext[Any]], Awaitable[Any] | Any],
     *,
     name: str,
     at: str,
@@ -156,7 +157,8 @@ def into(
 
     handler: called with messages that are stable, in order, and a context whose `connection` is in
     the transaction that also moves the position of this name: it commits nothing itself. A batch
-    that raises is halved; what raises alone, too often, goes to the queue NAME.error. It may be
+    that raises is halved; what raises alone, too often, goes to the queue NAME.error. If it raises
+    or returns Retry, the same comes again, later; Reject gives a message up at once. It may be
     `async def`: then the connection is psycopg's for asyncio. name: of the position; two that run
     under one name fence each other. at: stores of the stream, separated by spaces. Raises
     InvalidValue, InvalidName.

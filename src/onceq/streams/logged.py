@@ -116,3 +116,71 @@ class EffectsMissed(Event, level=logging.WARNING):
     first: int
     last: int
     why: str
+
+
+class BridgeWaits(Event, level=logging.WARNING):
+    """A bridge lost its connection, or the environment failed it: it tries again after the delay.
+
+    code: of the error.
+    """
+
+    bridge: str
+    code: str
+    error: str
+    delay_s: float
+
+
+class BridgeGoesOn(Event):
+    """A bridge that waited goes on. tries: how many were in vain."""
+
+    bridge: str
+    tries: int
+    away_s: float
+
+
+class BridgeLacksStore(Event, level=logging.WARNING):
+    """A store does not answer a bridge, or refused it: others may do, else the bridge waits."""
+
+    bridge: str
+    topic: str
+    store: str
+    why: str
+
+
+class RelayBegan(Event):
+    """A life of a relay begins, in an epoch of its source. next: the number that it plans first.
+
+    finished: how many requests of former lives have ended, as the stream has them. again: how many
+    are planned again, as it has not.
+    """
+
+    bridge: str
+    queue: str
+    topic: str
+    epoch: int
+    next: int
+    finished: int
+    again: int
+
+
+class RelayedAgain(Event, level=logging.WARNING):
+    """Numbers of a relay are void in the stream: what was planned for them is planned again.
+
+    first, last: both included.
+    """
+
+    bridge: str
+    topic: str
+    first: int
+    last: int
+
+
+class RelayStopped(Event):
+    """A life of a relay has ended. sent: how many requests it has ended, as stable.
+
+    left: how many are planned, and not known to be stable: the next life settles them.
+    """
+
+    bridge: str
+    sent: int
+    left: int

@@ -12,7 +12,8 @@ from onceq.engine import faultpoints
 from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.perform.driver import PostgresDriver
-from onceq.streams.bridge.into import Application, AsyncInto
+from onceq.streams.bridge.effects import Application
+from onceq.streams.bridge.into import AsyncInto
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.bridge.target import Target
 from onceq.streams.model.quorum import listed

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from onceq.engine.embedded.locate import Located
+from onceq.streams.bridge.effects import Application, Handler
 from onceq.streams.bridge.hands import IntoContext
-from onceq.streams.bridge.into import Application, AsyncInto, Handler
+from onceq.streams.bridge.into import AsyncInto
 from onceq.streams.bridge.target import Target
 from onceq.streams.model.events import Event
 from onceq.streams.model.quorum import StoreList

@@ -65,8 +65,9 @@ def test_all_take_effect_once_in_order_and_the_next_life_goes_on(
                 await soon(lambda: acknowledged(stores) == [300] * 3)
             assert ledger.effects() == texts(300)
             await sent(one, 100, 300)
-            async with living(ledger.into(stores.listed(), handler)):
-                await soon(lambda: ledger.position() == 400)
+            later = ledger.into(stores.listed(), handler)
+            async with living(later):  # it is in this loop, which a look at the database holds up
+                await soon(lambda: later.position.number == 400)
             assert ledger.effects() == texts(400)
             assert acknowledged(stores) == [400] * 3
 
@@ -309,7 +310,7 @@ def test_the_first_of_a_later_epoch_is_taken_only_behind_the_same_messages(
     async def live() -> None:
         one = ledger.into(listed("127.0.0.1:1"))
         one._receiver.driver = cast("Any", Told())
-        one._at = StreamPosition(life=1, stream=hexed(S), epoch=5, number=10)
+        one._effects.at = StreamPosition(life=1, stream=hexed(S), epoch=5, number=10)
         with pytest.raises(StreamReplaced):
             await one._show(void if is_void else message)
         one.stop()
@@ -344,25 +345,23 @@ def test_a_loss_ends_it_unless_it_is_to_go_on(ledger: Ledger, why: WhyLost) -> N
         loss = Loss(stream=S, first=0, last=6, why=why)
         later = Loss(stream=S, first=7, last=9, why=why)
         one = ledger.into(nowhere)
-        await one._hands.connect()
-        one._at = await one._hands.perform(one._open(None))
+        assert await one._begin()
         if why is WhyLost.TRIMMED:  # what was trimmed before it began was never to take effect
             await one._show(loss)
             loss = later
         with pytest.raises(DataLost, match="fail_on_data_loss") as raised:
             await one._show(loss)
         assert (raised.value.first, raised.value.last) == (loss.first, loss.last)
-        await one._hands.close()
+        await one._effects.close()
         told: list[Event] = []
         other = ledger.into(nowhere, on_event=told.append, fail_on_data_loss=False)
-        await other._hands.connect()
-        other._at = await other._hands.perform(other._open(None))
+        assert await other._begin()
         await other._show(loss)
         assert told == [loss]
         assert ledger.position() == loss.last + 1
         with pytest.raises(StreamReplaced):
             await other._show(RolledBack(stream=S, first=3, last=4))
-        await other._hands.close()
+        await other._effects.close()
 
     asyncio.run(live())
 

@@ -15,10 +15,12 @@ from onceq.engine.embedded.locate import Located
 from onceq.errors import Fenced, InvalidValue
 from onceq.model.element import KillAnswer
 from onceq.model.queue import Queue
+from onceq.streams import logged
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.errors import SourceSucceeded, StreamReplaced
 from proof.harness.proxy import Cut, Proxy, Side
-from tests.parts import install_variant, scalar
+from tests.events import emits
+from tests.parts import install_variant, plain, scalar
 from tests.streams.net.clusters import running
 from tests.streams.net.daemons import soon
 from tests.streams.source.running import WITHIN_S, S, core, texts
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     import onceq
     from onceq.model.stream_ops import Planned
+    from tests.events import Events
     from tests.streams.net.clusters import Cluster
 
 RAW = Queue("outbox", bytes, bytes)
@@ -126,9 +129,9 @@ class Gated(AsyncRelay):
         return await super()._plan(n)
 
 
-def held(outbox: Outbox, stores: Cluster) -> Held:
+def held(outbox: Outbox, stores: Cluster, **given: Any) -> Held:
     database = (Located(outbox.conninfo, None), outbox.repository)
-    return Held(From(name="out", queue="outbox"), core(stores.listed()), database)
+    return Held(From(name="out", queue="outbox", **given), core(stores.listed()), database)
 
 
 def test_what_is_planned_is_not_killable_and_nobody_else_gives_it_back(outbox: Outbox) -> None:
@@ -188,6 +191,7 @@ def test_a_zombie_plans_nothing_beside_its_successor(outbox: Outbox, *, is_broke
     asyncio.run(live())
 
 
+@emits(logged.RelayedAgain)
 def test_a_number_that_is_void_is_planned_again(outbox: Outbox) -> None:
     class GivesUp(AsyncRelay):
         """A relay whose source gives up the second number, before it has left."""
@@ -271,6 +275,85 @@ def test_a_lost_answer_is_settled(outbox: Outbox, function: str, side: Side) -> 
         asyncio.run(live(proxy))
 
 
+@emits(logged.BridgeWaits, logged.BridgeGoesOn)
+@pytest.mark.parametrize("state", ["40P01", "53100", "55P03"])
+@pytest.mark.parametrize(
+    ("function", "begins"),
+    [
+        ("relay_open", "perform onceq.be_durable();"),
+        ("relay_planned", "perform from onceq.stream_relay"),
+        ("relay_begin", "perform onceq.be_durable();"),
+        ("relay_plan", "perform onceq.be_durable();"),
+        ("relay_finish", "perform onceq.be_durable();"),
+    ],
+)
+def test_an_environment_that_fails_for_a_while_ends_no_relay(
+    outbox: Outbox, events: Events, function: str, begins: str, state: str
+) -> None:
+    """A deadlock, a full disk, a lock that is not to be had."""
+    with plain(outbox.conninfo) as connection:
+        connection.execute(f"create sequence {outbox.repository}.failing_seq".encode())
+    fails = f"raise exception 'it fails' using errcode = '{state}';"
+    fails = f"if nextval('onceq.failing_seq') <= 3 then {fails} end if;"
+    change = (begins, f"{fails} {begins}")
+    install_variant(outbox.conninfo, outbox.repository, function, change)
+
+    async def live() -> None:
+        outbox.put(texts(5))
+        async with running(None) as stores:
+            async with living(outbox.relay(stores)):
+                await soon(lambda: outbox.depth() == 0)
+            assert stores.having(S, texts(5)) == {"a", "b", "c"}
+
+    asyncio.run(live())
+    waits = events.of(logged.BridgeWaits)
+    code = "DeadlineExceeded" if state == "55P03" else "EnvironmentFault"
+    assert [one["code"] for one in waits] == [code] * 3
+    assert [one["delay_s"] for one in waits] == [0.05, 0.1, 0.2]
+    assert [one["tries"] for one in events.of(logged.BridgeGoesOn)] == [3]
+
+
+@emits(logged.RelayBegan, logged.RelayStopped, logged.BridgeLacksStore)
+def test_a_relay_that_is_stopped_while_its_stores_are_away_ends(
+    outbox: Outbox, events: Events
+) -> None:
+    """The next life settles what was planned."""
+
+    async def live() -> None:
+        outbox.put(texts(5))
+        async with running(None) as stores:
+            one = held(outbox, stores, stop_s=0.2)
+            task = asyncio.ensure_future(run(one))
+            await one.has_planned.wait()
+            await stores.end("abc")
+            one.go.set()
+            await soon(lambda: len(events.of(logged.BridgeLacksStore)) >= 3)
+            one.stop()
+            await task
+            assert events.of(logged.RelayStopped) == [{"bridge": "out", "sent": 0, "left": 5}]
+            assert outbox.depth() == 5
+            await stores.start("abc")
+            async with living(outbox.relay(stores)):
+                await soon(lambda: outbox.depth() == 0)
+            assert stores.having(S, texts(5)) == {"a", "b", "c"}
+        began = events.of(logged.RelayBegan)
+        assert [one["bridge"] for one in began] == ["out", "out"]
+        assert began[1]["finished"] + began[1]["again"] == 5
+
+    asyncio.run(live())
+
+
+def test_a_relay_that_is_stopped_before_its_stores_know_it_ends(outbox: Outbox) -> None:
+    async def live() -> None:
+        async with running(None) as stores:
+            await stores.end("abc")
+            one = outbox.relay(stores, stop_s=0.1)
+            async with living(one):
+                await soon(lambda: one._source._living is not None)
+
+    asyncio.run(live())
+
+
 def test_a_stream_that_was_replaced_is_not_sent_to(outbox: Outbox) -> None:
     async def live() -> None:
         outbox.put(texts(5))
@@ -290,7 +373,9 @@ def test_a_stream_that_was_replaced_is_not_sent_to(outbox: Outbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"batch": 0}, {"batch": 10, "ahead": 5}, {"idle_s": 0.0}], ids=str
+    "wrong",
+    [{"batch": 0}, {"batch": 10, "ahead": 5}, {"idle_s": 0.0}, {"stop_s": 0.0}],
+    ids=str,
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):

@@ -19,8 +19,19 @@ from onceq.engine.connect.connection import Link
 from onceq.engine.perform.guarded import HandlerConnection, said_by
 from onceq.engine.sessions import session
 from onceq.engine.sessions.faults import DatabaseError
-from onceq.errors import HandlerFailed, OnceqError
+from onceq.errors import (
+    DeadlineExceeded,
+    EnvironmentFault,
+    HandlerFailed,
+    HandlerMisuse,
+    HandlerSignal,
+    OnceqError,
+    OperatingError,
+    QueueStopped,
+)
 from onceq.model import ops
+from onceq.model.signature import is_async
+from onceq.streams.bridge.trying import LOST
 
 if TYPE_CHECKING:
     import psycopg
@@ -29,6 +40,11 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 T = TypeVar("T")
+PASSING = (*LOST, EnvironmentFault, DeadlineExceeded, QueueStopped)
+"""What a handler may raise of the environment: it passes. Any other is the handler's failure.
+
+Fenced would say that this life is over; but the handler was fenced elsewhere.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +112,8 @@ def _handling(connection: psycopg.BaseConnection[Any]) -> Generator[HandlerConne
         yield guarded
     except (DatabaseError, OnceqError) as error:
         failure = session.handler_failure(error, connection)
+        if isinstance(failure, OperatingError) and not isinstance(failure, PASSING):
+            failure = HandlerFailed(type(failure).__name__, said_by(failure))
         if failure is error:  # raised from itself, it would hide its cause
             raise
         raise failure from error
@@ -103,6 +121,31 @@ def _handling(connection: psycopg.BaseConnection[Any]) -> Generator[HandlerConne
         raise HandlerFailed(type(error).__name__, said_by(error)) from error
     finally:
         guarded.expire()
+
+
+@contextlib.contextmanager
+def _own_cancellation() -> Generator[None]:
+    """Raise HandlerFailed for a CancelledError of the handler's own, not meant for this task."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
+            raise
+        raise HandlerFailed(type(error).__name__, said_by(error)) from error
+
+
+def _obey(returned: object) -> None:
+    """Raise a signal that a handler returned; refuse what nobody awaits."""
+    if isinstance(returned, HandlerSignal):
+        raise returned
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise HandlerMisuse(
+            "the handler returned what nobody awaits, so it had no effects: make the handler"
+            " itself `async def`"
+        )
 
 
 class AsyncHands(Hands):
@@ -121,11 +164,10 @@ class AsyncHands(Hands):
 
     def act(self, handler: Callable[..., Any], given: Given) -> ops.Act:
         """See Hands."""
-        connection = self._link.connection
 
         async def act() -> None:
-            with _handling(connection) as guarded:
-                await handler(given.messages(), given.context(guarded))
+            with _handling(self._link.connection) as guarded, _own_cancellation():
+                _obey(await handler(given.messages(), given.context(guarded)))
 
         return ops.Act(act=act)
 
@@ -150,11 +192,10 @@ class ThreadHands(Hands):
 
     def act(self, handler: Callable[..., Any], given: Given) -> ops.Act:
         """See Hands."""
-        connection = self._link.connection
 
         def act() -> None:
-            with _handling(connection) as guarded:
-                handler(given.messages(), given.context(guarded))
+            with _handling(self._link.connection) as guarded:
+                _obey(handler(given.messages(), given.context(guarded)))
 
         return ops.Act(act=act)
 
@@ -165,8 +206,8 @@ class ThreadHands(Hands):
 
 def hands(handler: Callable[..., Any], located: Located, repository: str) -> Hands:
     """Return the hands that fit a handler."""
-    is_async = inspect.iscoroutinefunction(handler)
-    return AsyncHands(located, repository) if is_async else ThreadHands(located, repository)
+    kind = AsyncHands if is_async(handler) else ThreadHands
+    return kind(located, repository)
 
 
 async def _to_its_end(call: Callable[[], T]) -> T:

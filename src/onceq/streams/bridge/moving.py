@@ -19,9 +19,6 @@ from onceq.streams.model.choice import epoch_at
 from onceq.streams.receiver.ops import Message
 from onceq.streams.receiver.placing import Position
 
-LOST = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
-"""After these, the position says what happened."""
-
 
 def hexed(number: int) -> str:
     """Return the id of a stream or a session as the database has it."""
@@ -52,7 +49,8 @@ class Blame(enum.Enum):
 
     RAISE = "nobody can go on: raise it"
     LOST = "the connection was lost: look at the position"
-    AGAIN = "the environment failed: try again"
+    AGAIN = "the environment failed: try again, up to a bound"
+    WAIT = "the environment is not ready: try again, nobody is charged"
     REJECT = "the handler gives the message up"
     CHARGE = "the handler failed"
 
@@ -61,6 +59,7 @@ _BLAMES: tuple[tuple[type[errors.OnceqError], Blame], ...] = (
     (errors.CannotConnect, Blame.LOST),
     (errors.ConnectionLost, Blame.LOST),
     (errors.InDoubt, Blame.LOST),
+    (errors.QueueStopped, Blame.WAIT),
     (errors.EnvironmentFault, Blame.AGAIN),
     (errors.DeadlineExceeded, Blame.AGAIN),
     (errors.Retry, Blame.AGAIN),
@@ -78,8 +77,9 @@ def blame(error: errors.OnceqError) -> Blame:
 class Pieces:
     """A batch in pieces, in order. aborts: how often the first one raised, if it is one message.
 
-    abort_limit: a message that raised so often, alone, is given up. faults_max: after so many
-    faults of the environment in a row, that is charged like the handler's.
+    abort_limit: a message that raised so often, alone, is given up. faults_max: so often the
+    environment is believed to be at fault, for the batch, and again for a message that is alone:
+    what comes beyond that counts as the handler's, so that it is found what brings it about.
     """
 
     def __init__(
@@ -88,8 +88,9 @@ class Pieces:
         self._pieces: deque[list[Message]] = deque([list(messages)] if messages else [])
         self._abort_limit = abort_limit
         self._faults_max = faults_max
+        self._faults = 0
+        self._faults_alone = 0
         self.aborts = 0
-        self.faults = 0
 
     @property
     def first(self) -> list[Message] | None:
@@ -99,16 +100,13 @@ class Pieces:
     def passed(self) -> None:
         """Note that the first piece has taken effect, or was given up."""
         self._pieces.popleft()
-        self.aborts = self.faults = 0
+        self.aborts = self._faults_alone = 0
 
     def failed(self, how: Blame) -> bool:
         """Note that the first piece raised; return whether its one message is to be given up."""
-        if how is Blame.AGAIN:
-            self.faults += 1
-            if self.faults <= self._faults_max:
-                return False
         piece = self._pieces[0]
-        self.faults = 0
+        if how is Blame.WAIT or (how is Blame.AGAIN and self._is_excused(piece)):
+            return False
         if len(piece) > 1:
             half = len(piece) // 2
             self._pieces[0] = piece[half:]
@@ -116,6 +114,14 @@ class Pieces:
             return False
         self.aborts += 1
         return how is Blame.REJECT or self.aborts >= self._abort_limit
+
+    def _is_excused(self, piece: Sequence[Message]) -> bool:
+        """Count a fault; return whether the environment is still believed to be at fault."""
+        if len(piece) > 1:
+            self._faults += 1
+            return self._faults <= self._faults_max
+        self._faults_alone += 1
+        return self._faults_alone <= self._faults_max
 
 
 def refuse_replaced(name: str, at: StreamPosition, found: Position) -> None:

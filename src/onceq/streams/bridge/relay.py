@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from onceq import telemetry
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.faultpoints import faultpoint
 from onceq.errors import InvalidValue
 from onceq.model import ops, stream_ops
+from onceq.streams import logged
 from onceq.streams.bridge.fetching import fetched
-from onceq.streams.bridge.moving import LOST, hexed
+from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece
+from onceq.streams.bridge.trying import AWAY, Tries, tell_store
 from onceq.streams.errors import FlightFull, NotRegistered, StreamReplaced
 from onceq.streams.model.events import Event, Reclaimed
 from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX
@@ -33,18 +37,18 @@ if TYPE_CHECKING:
     from onceq.engine.embedded.locate import Located
     from onceq.streams.net.address import Address
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 STABLE_S: Final = 0.1
 """How long it waits for what was sent before it looks for more to plan."""
-PAUSE_S: Final = 0.05
-PAUSE_MAX_S: Final = 5.0
 
 
 class From(msgspec.Struct, frozen=True, kw_only=True):
     """What is relayed. name: of the relay, in which it is known; queue: whose datagrams.
 
     batch: most of them that are planned at once; ahead: most that are planned and not yet stable.
-    idle_s: how long an empty queue is left before the next look.
+    idle_s: how long an empty queue is left before the next look. stop_s: how long a life that is
+    stopped waits for what was sent to be stable, and for a database that is away.
     """
 
     name: str
@@ -52,10 +56,13 @@ class From(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1_000
     ahead: int = 4_000
     idle_s: float = 0.2
+    stop_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.ahead < self.batch or self.idle_s <= 0:
-            raise InvalidValue("batch is at least 1, ahead at least batch, and idle_s above 0")
+        if self.batch < 1 or self.ahead < self.batch or min(self.idle_s, self.stop_s) <= 0:
+            raise InvalidValue(
+                "batch is at least 1, ahead at least batch, and idle_s and stop_s above 0"
+            )
 
 
 class AsyncRelay:
@@ -83,12 +90,12 @@ class AsyncRelay:
         )
         self._epoch = 0
         self._next = 0
-        self._planned = 0
+        self._planned = self._sent = 0
         self._voids: set[int] = set()
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Relay until `stop`: what is planned by then is stable, and has ended.
+        """Relay until `stop`: what is planned by then is stable, and has ended, if that is soon.
 
         Raises StreamReplaced (the stream is not the one that it sent to, or has lost what had
         ended), Fenced or SourceSucceeded (a later life has taken over), NumberConflict,
@@ -98,15 +105,36 @@ class AsyncRelay:
         try:
             await self._link.reconnect()
             async with self._source:
-                await self._begin()
-                while await self._go_on():
-                    pass
+                await self._live_until_stopped()
         finally:
             await self._link.close()
+            if self._epoch:
+                name, left = self.of.name, self._planned
+                stopped = logged.RelayStopped(bridge=name, sent=self._sent, left=left)
+                telemetry.tell(log, stopped)
 
     def stop(self) -> None:
-        """End the life, when what was sent is stable; cancelled, the next life settles that."""
+        """End the life, when what was sent is stable, or soon; the next life settles the rest."""
         self._stopping.set()
+
+    async def _live_until_stopped(self) -> None:
+        """Live; when it is stopped, go on until all that was sent has ended, but not for ever."""
+        living = asyncio.ensure_future(self._live())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({living, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({living}, timeout=self.of.stop_s)
+            if living.done():
+                living.result()
+        finally:
+            for one in (living, stopping):
+                one.cancel()
+            await asyncio.gather(living, stopping, return_exceptions=True)
+
+    async def _live(self) -> None:
+        await self._begin()
+        while await self._go_on():
+            pass
 
     @property
     def stream(self) -> str:
@@ -118,8 +146,8 @@ class AsyncRelay:
     async def _begin(self) -> None:
         """Register, look for what former lives had planned, and fence them."""
         of = self.of
-        await self._link.perform(self._opening)
-        await self._registered()
+        await self._insist(self._opening)
+        await self._source.wait_registered()
         self._epoch, self._next = self._core.epoch, self._source.next_number
         state = await self._insist(self._opening)
         self._refuse_replaced(state)
@@ -129,6 +157,16 @@ class AsyncRelay:
             name=of.name, stream=self.stream, epoch=self._epoch, end=self._next, there=there
         )
         await self._begin_certainly(begin)
+        event = logged.RelayBegan(
+            bridge=of.name,
+            queue=of.queue,
+            topic=self._core.life.topic,
+            epoch=self._epoch,
+            next=self._next,
+            finished=len(there),
+            again=len(planned) - len(there),
+        )
+        telemetry.tell(log, event)
 
     @property
     def _opening(self) -> stream_ops.RelayOpen:
@@ -141,27 +179,16 @@ class AsyncRelay:
 
     async def _begin_certainly(self, begin: stream_ops.RelayBegin) -> None:
         """Begin a life, also if an answer is lost: then the epoch says whether it has begun."""
-        try:
-            await self._link.perform(begin)
-        except LOST as error:
-            await self._again(error)
-            if (await self._insist(self._opening)).epoch != begin.epoch:
-                await self._begin_certainly(begin)
-
-    async def _registered(self) -> None:
-        """Wait until the source may send, and knows where its log ends. Raises as `send`."""
-        registering = asyncio.ensure_future(self._source.wait_registered())
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        try:
-            await asyncio.wait({registering, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if registering.done():
-                registering.result()
-            else:
-                raise NotRegistered("the relay was stopped before its stores had registered it")
-        finally:
-            for one in (registering, stopping):
-                one.cancel()
-            await asyncio.gather(registering, stopping, return_exceptions=True)
+        tries = self._tries()
+        has_begun = False
+        while not has_begun:
+            try:
+                await self._link.perform(begin)
+                has_begun = True
+            except AWAY as error:
+                await tries.failed(error)
+                has_begun = (await self._insist(self._opening)).epoch == begin.epoch
+        tries.succeeded()
 
     def _refuse_replaced(self, state: stream_ops.RelayState) -> None:
         """Raise StreamReplaced unless the stream is the one whose numbers have ended."""
@@ -223,16 +250,27 @@ class AsyncRelay:
             n=n,
             bytes_max=FRAGMENT_BYTES_MAX,
         )
-        try:
-            planned = await self._link.perform(plan)
-        except LOST as error:
-            await self._again(error)
-            all_planned = await self._insist(stream_ops.RelayPlanned(name=self.of.name))
-            planned = [one for one in all_planned if one.number >= self._next]
+        planned = await self._planned_certainly(plan)
         self._next += len(planned)
         self._planned += len(planned)
         if planned:
             faultpoint("relay.planned")
+        return planned
+
+    async def _planned_certainly(self, plan: stream_ops.RelayPlan) -> list[stream_ops.Planned]:
+        """Plan, also if an answer is lost: then what is planned says whether that was done."""
+        tries = self._tries()
+        while True:
+            try:
+                planned = await self._link.perform(plan)
+                break
+            except AWAY as error:
+                await tries.failed(error)
+                known = await self._insist(stream_ops.RelayPlanned(name=plan.name))
+                planned = [one for one in known if one.number >= plan.next]
+                if planned:
+                    break
+        tries.succeeded()
         return planned
 
     async def _send(self, one: stream_ops.Planned) -> None:
@@ -268,34 +306,38 @@ class AsyncRelay:
         await self._insist(finish)
         self._voids.difference_update(voids)
         self._planned = self._next - below
+        self._sent += below - lowest - len(voids)
 
     def _heard(self, event: Event) -> None:
         """Note numbers that were given up: what was planned for them is planned again."""
+        tell_store(self.of.name, self._core.life.topic, event)
         if isinstance(event, Reclaimed) and event.unstable:
             self._voids.update(range(event.first, event.last + 1))
+            again = logged.RelayedAgain(
+                bridge=self.of.name,
+                topic=self._core.life.topic,
+                first=event.first,
+                last=event.last,
+            )
+            telemetry.tell(log, again)
 
     # the database
 
     async def _insist(self, op: ops.Op[T]) -> T:
         """Perform an Op that may be performed twice, until its outcome is known."""
+        tries = self._tries()
         while True:
             try:
-                return await self._link.perform(op)
-            except LOST as error:
-                await self._again(error)
-
-    async def _again(self, error: Exception) -> None:
-        """Connect again, however long that takes; raise the error if this is stopped meanwhile."""
-        pause_s = PAUSE_S
-        while not self._stopping.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._stopping.wait()
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
-            with contextlib.suppress(*LOST):
                 await self._link.reconnect()
-                return
-        raise error
+                answer = await self._link.perform(op)
+            except AWAY as error:
+                await tries.failed(error)
+            else:
+                tries.succeeded()
+                return answer
+
+    def _tries(self) -> Tries:
+        return Tries(self.of.name, asyncio.Event())
 
 
 def has_as_planned(piece: Piece, planned: Mapping[int, bytes]) -> Iterator[int]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from onceq import telemetry
+from onceq.engine.perform.guarded import said_by
 from onceq.errors import HandlerFailed, InvalidValue, OnceqError
+from onceq.model import ops
+from onceq.model.names import BODY_BYTES_MAX
 from onceq.streams import logged
+from onceq.streams.bridge.moving import hexed
 from onceq.streams.model.events import Loss
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.ops import Message
@@ -18,6 +23,8 @@ from onceq.streams.receiver.placing import Who
 from onceq.streams.store.records import key_of
 
 log = logging.getLogger(__name__)
+ERROR_CHARS_MAX: Final = 4_000
+"""So much of an error's text is kept."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +65,43 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def errors(self) -> str:
         """The queue of what raised too often."""
         return f"{self.name}.error"
+
+
+def refusals(target: Target, message: Message, error: OnceqError) -> list[ops.Enqueue]:
+    """Return what puts a message into the error queue, in the transaction that passes it.
+
+    One that is larger than an element may be is there in parts, in order, each with its place.
+    """
+    body, size = message.body, BODY_BYTES_MAX
+    bodies = [body[begin : begin + size] for begin in range(0, len(body) or 1, size)]
+    of = {
+        "topic": target.topic,
+        "session": hexed(target.source),
+        "stream": hexed(message.stream),
+        "epoch": message.epoch,
+        "number": message.number,
+        "error": storable(said_by(error)),
+    }
+    return [
+        ops.Enqueue(
+            queue=target.errors,
+            body=one,
+            correlation_id=f"{hexed(message.stream)}:{message.epoch}:{message.number}",
+            properties={"onceq_stream": of | _place(part, len(bodies))},
+            own_transaction=False,
+        )
+        for part, one in enumerate(bodies, 1)
+    ]
+
+
+def _place(part: int, parts: int) -> dict[str, int]:
+    return {"part": part, "parts": parts} if parts > 1 else {}
+
+
+def storable(text: str) -> str:
+    """Return the beginning of what an error says, as PostgreSQL can keep it in JSON."""
+    text = text[:ERROR_CHARS_MAX].replace("\0", "\\0")
+    return text.encode(errors="backslashreplace").decode()
 
 
 def tell_undone(target: Target, piece: Sequence[Message], error: OnceqError) -> None:
