@@ -34,8 +34,13 @@ class Message(Generic[T]):
 
     @property
     def number(self) -> int:
-        """Its number in the stream, from 0."""
+        """Its number in the stream, from 0; of one that takes several, the last."""
         return self._one.number
+
+    @property
+    def first(self) -> int:
+        """The first of its numbers."""
+        return self._one.first
 
     @property
     def value(self) -> T:
