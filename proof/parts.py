@@ -72,6 +72,12 @@ STREAMS = (
 )
 OTHER_TESTS = ("!tests/streams/**/*", "!tests/examples/**/*")
 """Which no mutant of the queues is shown to."""
+PROCESSES_OF_STREAMS = (
+    "src/onceq/streams/history/*",
+    "src/onceq/history/events/*",
+    "proof/streams_torture/*",
+    "proof/streams_faultpoints/*",
+)
 FAULTS = ("proof/fault*.py", "proof/waited.py")
 TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (HISTORY, ("src/onceq/history/*", "proof/history/*")),
@@ -81,8 +87,8 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (STREAMS_SIMULATION, STREAMS),
     (STREAMS_FUZZ, (*STREAMS, "proof/streams_fuzz/*")),
     (STREAMS_DAMAGE, (*STREAMS, "proof/streams_damage/*")),
-    (STREAMS_FAULT_POINTS, (*STREAMS, "proof/streams_faultpoints/*", "proof/streams_torture/*")),
-    (STREAMS_TORTURE, (*STREAMS, "proof/streams_torture/*", "proof/streams_faultpoints/*")),
+    (STREAMS_FAULT_POINTS, (*STREAMS, *PROCESSES_OF_STREAMS)),
+    (STREAMS_TORTURE, (*STREAMS, *PROCESSES_OF_STREAMS)),
     (
         STREAMS_POWER_CUT,
         (*STREAMS, "proof/streams_powercut/*", "proof/streams_damage/*", "proof/powercut/*"),

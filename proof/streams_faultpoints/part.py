@@ -34,8 +34,9 @@ ROLE = {"source": "source", "store": "a", "receiver": "stable"}
 HEAD = """\
 Each point is struck at its first, second and a later occurrence, in a process of a run of three
 stores, a source and two receivers: it dies, an exception is raised, or all of its links end, before
-the step or after it. It is started again if it ended. Then all must be stable, and delivered, and
-what each noted must fit the logs of the stores.
+the step or after it. It is started again if it ended. Then all must be stable, and delivered: what
+each recorded, and the logs of the stores, are judged by the history checker
+(`onceq.streams.history`).
 """
 
 
@@ -83,8 +84,7 @@ def tried(trial: Trial, home: Path) -> list[str]:
         stand.close()
     if not struck.exists():
         return [f"{trial}: it was never reached"]
-    receivers = {role.name: role.paths for role in stand.receivers}
-    found = judged(stand.places, stand.source.paths, receivers)
+    found = judged(stand)
     wrong = [*found.wrong, *(() if in_time else ("not all is stable and delivered",))]
     return [f"{trial}: {text}" for text in wrong]
 

@@ -28,7 +28,8 @@ HEAD = """\
 Three stores on disks behind proxies, a source, a receiver of what is stable and a live one, each in
 a process of its own. They are killed with -9 and started again, stand still, are parted in one
 direction or both; disks fill up, and fail to sync. The source sends all the time. At the end all is
-stable, and each receiver has it. What each process noted is held against the logs of the stores.
+stable, and each receiver has it. What each process recorded, and the logs of the stores, are judged
+by the history checker (`onceq.streams.history`).
 """
 
 
@@ -92,18 +93,17 @@ def controlled(order: Order, *, is_mistaken: bool = True) -> Judged:
             stand.proxies.cut(number)
             stand.proxies.turn(number, Way.BOTH)
 
-    return _judged(stand, lose)
+    return _judged(stand, lose, stand.stores[0].name)
 
 
-def _judged(stand: Stand, strike: Callable[[], None]) -> Judged:
+def _judged(stand: Stand, strike: Callable[[], None], *forgot: str) -> Judged:
     try:
         _until_sending(stand)
         strike()
         in_time = stand.finish()
     finally:
         stand.close()
-    receivers = {role.name: role.paths for role in stand.receivers}
-    found = judged(stand.places, stand.source.paths, receivers)
+    found = judged(stand, forgot=forgot)
     if not in_time:
         found.wrong.append("some was not stable, or not delivered, after all faults had ended")
     return found
@@ -141,8 +141,8 @@ def run(order: Order) -> Outcome:
         measures=[
             Measure(what=goals.STREAM_KILLS, reached=faults.did[KILLS]),
             Measure(what=goals.STREAM_PARTITIONS, reached=faults.did[PARTITIONS]),
-            Measure(what=goals.STREAM_SENT, reached=found.messages),
-            Measure(what="messages shown to receivers of streams", reached=found.delivered),
+            Measure(what=goals.STREAM_SENT, reached=found.report.sent),
+            Measure(what="messages shown to receivers of streams", reached=found.report.delivered),
         ],
         violations=[f"{text}: {seed}" for text in found.wrong],
         controls=[Control(what=CONTROL, broke=int(bool(control.wrong)), of=1)],
@@ -152,9 +152,10 @@ def run(order: Order) -> Outcome:
 
 def page(found: Judged, faults: Faults) -> str:
     """Return the section of the report."""
-    done = {**faults.did, **{f"noted: {what}": count for what, count in found.did.items()}}
+    report = found.report
+    done = {**faults.did, **{f"recorded: {what}": count for what, count in report.counts.items()}}
     lines = [
-        f"{found.messages:,} messages, {found.delivered:,} shown.",
+        f"{report.sent:,} messages, {report.delivered:,} shown.",
         "",
         HEAD,
         "| | times |",
@@ -166,7 +167,7 @@ def page(found: Judged, faults: Faults) -> str:
 
 PART = Part(
     name="streams-torture",
-    text="Stores, sources and receivers of streams, killed, stopped and parted, judged by notes.",
+    text="Stores, sources and receivers of streams, killed, stopped, parted; their history judged.",
     run=run,
     states=(goals.STREAM_KILLS, goals.STREAM_PARTITIONS, goals.STREAM_SENT),
     controls={CONTROL: 1.0},

@@ -18,7 +18,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
-from onceq.streams.model import events
+from onceq.streams.history import (
+    Journal,
+    Reader,
+    ReceiverRecorder,
+    SourceRecorder,
+    record_opened,
+)
 from onceq.streams.model.quorum import listed
 from onceq.streams.model.window import Flight
 from onceq.streams.net.address import address
@@ -37,7 +43,7 @@ from onceq.streams.store.log.segments import Files
 from onceq.streams.store.records import key_of
 from proof.streams_faultpoints.points import Armed, suffer
 from proof.streams_simulation.variants import VARIANTS
-from proof.streams_torture import notes
+from proof.streams_torture import messages
 
 TOPIC: Final = "bars"
 SESSION: Final = 9
@@ -60,6 +66,8 @@ FAILS: Final = "fails"
 """Files beside a store's directory: its disk is full; its next sync fails."""
 ENOUGH: Final = "enough"
 """A file: the source is to send no more."""
+FINISHED: Final = ".finished"
+"""The suffix of a file that says that all is stable, and which number would be next."""
 CHECKED_EVERY: Final = 500
 
 
@@ -85,9 +93,14 @@ class Ailing(Files):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOrder:
-    """A store: its directory, where it listens, and its address as the list has it."""
+    """A store: its directory, where it listens, and its address as the list has it.
+
+    notes: its file of events. life: a number of its own, ascending.
+    """
 
     place: Path
+    notes: Path
+    life: int
     listen: str
     own: str
     kept_bytes: int
@@ -97,15 +110,17 @@ class StoreOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeOrder:
-    """A life of the source, or of a receiver. notes: its file. life: a number of its own.
+    """A life of the source, or of a receiver. notes: its file of events. life: ascending.
 
-    session: a receiver's. is_mistaken: the source takes what one store has for stable.
+    name: of a receiver; session: its id. is_mistaken: the source takes what one store has for
+    stable.
     """
 
     home: Path
     notes: Path
     stores: str
     life: int
+    name: str = ""
     listen: str = ""
     session: int = 0
     is_stable_only: bool = True
@@ -146,6 +161,8 @@ async def _store(order: StoreOrder) -> None:
         files=Ailing(order.place),
         may_keep=Limits(size_bytes=order.kept_bytes),
     )
+    with Journal(order.notes) as journal:
+        record_opened(journal, order.place.name, order.life, kept)
     await Daemon(kept, address(order.listen), own=order.own).run(ready=_unheeded, stop=stop)
     kept.close()
 
@@ -168,7 +185,7 @@ def source(order: LifeOrder) -> None:
 async def _source(order: LifeOrder) -> None:
     stop = asyncio.Event()
     _when_told(stop)
-    noted = notes.Notes(order.notes)
+    recorder = SourceRecorder(Journal(order.notes), order.life, content=messages.sender_of)
     life = SourceLife(
         life=order.life,
         born_s=int(time.time()),
@@ -178,38 +195,28 @@ async def _source(order: LifeOrder) -> None:
     )
     timing = replace(TIMING, unresponsive_s=ALONE_S) if order.is_mistaken else TIMING
     core = Sending(life, Flight(messages_max=FLIGHT), timing)
-    made = AsyncSource(
-        core, listen=address(order.listen), on_event=lambda event: _tell(noted, order.life, event)
-    )
+    made = AsyncSource(core, listen=address(order.listen), on_event=recorder.on_event)
     async with made:
         try:
-            await _send(made, order)
+            await _send(made, order, recorder)
             await made.wait_stable()
         except SourceSucceeded:
+            recorder.refused(made.next_number)
             return
-        noted.add(notes.Ended(life=order.life, number=made.next_number))
+        recorder.finished(made.next_number)
+        order.notes.with_suffix(FINISHED).write_text(str(made.next_number))
         await stop.wait()
 
 
-def _tell(noted: notes.Notes, life: int, event: events.Event) -> None:
-    match event:
-        case events.RegistrationComplete(epoch=epoch, next_number=number):
-            noted.add(notes.Began(life=life, epoch=epoch, number=number))
-        case events.Stable(first=first, last=last):
-            noted.add(notes.StableTold(life=life, first=first, last=last))
-        case events.SourceFenced(epoch=epoch):
-            noted.add(notes.Fenced(life=life, epoch=epoch))
-        case _:
-            pass
-
-
-async def _send(made: AsyncSource, order: LifeOrder) -> None:
+async def _send(made: AsyncSource, order: LifeOrder, recorder: SourceRecorder) -> None:
     enough, number = order.home / ENOUGH, 0
     await made.wait_registered()
     while number % CHECKED_EVERY or not enough.exists():
         try:
             number = made.next_number
-            made.send(notes.message(order.life, number))
+            body = messages.message(order.life, number)
+            recorder.sending(number, body)
+            made.send(body)
         except FlightFull:
             await _room(made)
         except NotRegistered:
@@ -218,7 +225,7 @@ async def _send(made: AsyncSource, order: LifeOrder) -> None:
 
 async def _room(made: AsyncSource) -> None:
     try:
-        await made.wait_room(notes.PAD_BYTES)
+        await made.wait_room(messages.PAD_BYTES)
     except NotRegistered:
         await made.wait_registered()
 
@@ -235,8 +242,13 @@ def receiver(order: LifeOrder) -> None:
 async def _receiver(order: LifeOrder) -> None:
     stop = asyncio.Event()
     _when_told(stop)
-    noted = notes.Notes(order.notes)
-    run = notes.Run(order.notes.with_suffix(".run"), noted)
+    reader = Reader(
+        receiver=order.name,
+        life=order.life,
+        session=order.session,
+        is_stable_only=order.is_stable_only,
+    )
+    recorder = ReceiverRecorder(Journal(order.notes), reader, content=messages.sender_of)
     who = Who(
         topic=TOPIC,
         source=SESSION,
@@ -246,7 +258,8 @@ async def _receiver(order: LifeOrder) -> None:
     )
     made = AsyncReceiver(
         who,
-        lambda one: _show(noted, run, one),
+        lambda one: _show(recorder, one),
+        tell=recorder.on_event,
         wishes=Wishes(is_stable_only=order.is_stable_only, ack_batching_interval_ms=50),
     )
     living = asyncio.ensure_future(made.run())
@@ -257,13 +270,8 @@ async def _receiver(order: LifeOrder) -> None:
     stopping.cancel()
 
 
-def _show(noted: notes.Notes, run: notes.Run, one: Shown) -> None:
-    match one:
-        case Message(number=number, epoch=epoch, body=body):
-            run.add(number, epoch, notes.sender_of(body, number))
-        case events.Loss(first=first, last=last, why=why):
-            run.end()
-            noted.add(notes.Lost(first=first, last=last, why=why.value))
-        case events.RolledBack(first=first, last=last):
-            run.end()
-            noted.add(notes.RolledBack(first=first, last=last))
+def _show(recorder: ReceiverRecorder, one: Shown) -> None:
+    if isinstance(one, Message):
+        recorder.shown(one)
+    else:
+        recorder.on_event(one)

@@ -13,8 +13,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
+from onceq.streams.history import kinds
+from onceq.streams.history.files import tail
 from proof.streams_faultpoints.points import Armed
-from proof.streams_torture import notes, processes
+from proof.streams_torture import processes
 from proof.streams_torture.processes import LifeOrder, StoreOrder
 from proof.streams_torture.proxying import Proxies
 
@@ -129,25 +131,29 @@ class Stand:
         return [*self.stores, self.source, *self.receivers]
 
     def _store(self, number: int, name: str) -> Role:
-        order = StoreOrder(
-            place=self.places[name],
-            listen=f"127.0.0.1:{self.ports[number]}",
-            own=self.addresses[number],
-            kept_bytes=self.kept_bytes,
-            segment_bytes=self.segment_bytes,
-            armed=self.armed.get(name),
-        )
-        return Role(name, lambda _: (processes.store, order))
+        def make(life: int) -> tuple[Callable[..., None], StoreOrder]:
+            return processes.store, StoreOrder(
+                place=self.places[name],
+                notes=self._notes(role, life),
+                life=life,
+                listen=f"127.0.0.1:{self.ports[number]}",
+                own=self.addresses[number],
+                kept_bytes=self.kept_bytes,
+                segment_bytes=self.segment_bytes,
+                armed=self.armed.get(name),
+            )
+
+        role = Role(name, make)
+        return role
 
     def _life(self, name: str, target: Callable[[LifeOrder], None], session: int = 0) -> Role:
         def make(life: int) -> tuple[Callable[..., None], LifeOrder]:
-            path = self.home / f"{name}-{life}.jsonl"
-            role.paths.append(path)
             return target, LifeOrder(
                 home=self.home,
-                notes=path,
+                notes=self._notes(role, life),
                 stores=" ".join(self.addresses),
                 life=life,
+                name=name,
                 listen=f"127.0.0.1:{self.listen}",
                 session=session,
                 is_stable_only=name != "live",
@@ -157,6 +163,11 @@ class Stand:
 
         role = Role(name, make)
         return role
+
+    def _notes(self, role: Role, life: int) -> Path:
+        path = self.home / f"{role.name}-{life}.events"
+        role.paths.append(path)
+        return path
 
     # the run
 
@@ -170,11 +181,10 @@ class Stand:
     def sent(self) -> int:
         """Return below which number all is stable, as a source was told last."""
         lasts = [
-            note.last
+            event.last
             for path in self.source.paths[-2:]
-            if path.exists()
-            for note in _tail(path)
-            if isinstance(note, notes.StableTold)
+            for event in tail(path)
+            if isinstance(event, kinds.StableTold)
         ]
         return max(lasts, default=-1) + 1
 
@@ -190,26 +200,17 @@ class Stand:
         return False
 
     def _ended(self) -> int | None:
-        path = self.source.paths[-1]
-        found = _tail(path) if path.exists() else []
-        ends = [note.number for note in found if isinstance(note, notes.Ended)]
-        return ends[-1] if ends else None
+        path = self.source.paths[-1].with_suffix(processes.FINISHED)
+        text = path.read_text() if path.exists() else ""
+        return int(text) if text else None
 
     def _shown(self, role: Role) -> int:
-        run = role.paths[-1].with_suffix(".run")
-        last = notes.run_of(run) if run.exists() and run.stat().st_size else None
-        return 0 if last is None else last.last + 1
+        found = tail(role.paths[-1])
+        lasts = [event.last for event in found if isinstance(event, kinds.Delivered)]
+        return lasts[-1] + 1 if lasts else 0
 
     def close(self) -> None:
         """End all processes."""
         for role in (self.source, *self.receivers, *self.stores):
             role.end(10.0)
         self.proxies.close()
-
-
-def _tail(path: Path) -> list[notes.Noted]:
-    """Return the last notes of a file that may grow."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 4_096))
-        lines = file.read().split(b"\n")[:-1]
-    return [notes.decoded(line) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
