@@ -18,6 +18,7 @@ TWO: dict[str, Any] = {"stream": STREAM, "life": 2}
 SURE: dict[str, Any] = {"stream": STREAM, "receiver": "sure", "life": 1}
 LATER: dict[str, Any] = {**SURE, "life": 2}
 LIVE: dict[str, Any] = {"stream": STREAM, "receiver": "live", "life": 1}
+LATER_LIVE: dict[str, Any] = {**LIVE, "life": 2}
 A: dict[str, Any] = {"stream": STREAM, "store": "a"}
 
 
@@ -249,9 +250,9 @@ PLANTED: dict[str, tuple[str, list[Change]]] = {
     "a position of what is cut": (
         "acknowledged-stable",
         [
-            added(kinds.Positioned(**{**LIVE, "life": 2}, store="a", last=10)),
+            added(kinds.Positioned(**LATER_LIVE, store="a", last=10)),
             added(
-                kinds.Entered(**{**LIVE, "life": 2}, number=11, epoch=5, is_stable_only=False)
+                kinds.Entered(**LATER_LIVE, number=11, epoch=5, is_stable_only=False)
             ),
         ],
     ),
