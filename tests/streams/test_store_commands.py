@@ -21,7 +21,7 @@ from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.limits import WhenFull
 from onceq.streams.store.log.entries import EntryKind
 from onceq.streams.store.rolling import Roll
-from onceq.streams.store.running import Kind
+from onceq.streams.store.running import StoreKind
 from tests.cli.parts import run_here
 from tests.streams.net.daemons import Source
 from tests.streams.store.test_disk_store import ABC, S, admission, chance, data_of
@@ -161,7 +161,7 @@ def test_a_disk_that_fails_is_said_with_a_code(
 
 def test_the_words_of_options_are_those_of_streams() -> None:
     text = run_here("store", "run", "--help").out
-    for words in (Kind, WhenFull, Roll):
+    for words in (StoreKind, WhenFull, Roll):
         assert "|".join(word.value for word in words) in text
 
 

@@ -15,7 +15,7 @@ from onceq.streams.model.quorum import listed
 from onceq.streams.store import listing
 from onceq.streams.store.catalogue import Catalogue
 from onceq.streams.store.records import Held, Receiver
-from onceq.streams.store.running import Kind, Running, Settings, opened_as, serve
+from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, opened_as, serve
 from tests.cli.parts import run_here
 from tests.streams.net.daemons import WITHIN_S
 
@@ -30,8 +30,8 @@ class Served:
     """A store that serves in a thread of this process."""
 
     def __init__(self) -> None:
-        self._ready: queue.Queue[Running] = queue.Queue()
-        settings = Settings(listen="127.0.0.1:0", kind=Kind.MEMORY)
+        self._ready: queue.Queue[RunningStore] = queue.Queue()
+        settings = StoreSettings(listen="127.0.0.1:0", kind=StoreKind.MEMORY)
         serving = serve(opened_as(settings), settings, self._ready.put)
         self._thread = threading.Thread(target=lambda: asyncio.run(serving), daemon=True)
 

@@ -23,7 +23,7 @@ from onceq.streams.store import listing, verifying
 from onceq.streams.store.limits import Limits, WhenFull
 from onceq.streams.store.noting_store import opened
 from onceq.streams.store.rolling import LogFile, Roll, RollingHandler
-from onceq.streams.store.running import Kind, Running, Settings, run_store
+from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, run_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def one_of(words: type[Word], text: str, option: str) -> Word:
     raise InvalidValue(f"{option} {text!r}: give one of {', '.join(word.value for word in words)}")
 
 
-def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> Settings:
+def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> StoreSettings:
     """Returns how a store is to be run. InvalidValue."""
     may_keep = Limits(
         size_bytes=None if kept.limit is None else size_bytes(kept.limit, "--limit"),
@@ -59,10 +59,10 @@ def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> Set
         when_full=one_of(WhenFull, kept.when_full, "--when-full"),
         state_lifetime_s=float(seconds(kept.state_lifetime, "--state-lifetime")),
     )
-    return Settings(
+    return StoreSettings(
         listen=at.listen,
         directory=directory,
-        kind=None if begun.kind is None else one_of(Kind, begun.kind, "--kind"),
+        kind=None if begun.kind is None else one_of(StoreKind, begun.kind, "--kind"),
         init=begun.init,
         own=at.own,
         may_keep=may_keep,
@@ -71,13 +71,13 @@ def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> Set
     )
 
 
-def run(output: Output, settings: Settings, log: LogTo) -> int:
+def run(output: Output, settings: StoreSettings, log: LogTo) -> int:
     """Runs a store until it is told to stop."""
     settings.checked()
     begin_log(log)
     name = settings.directory or "a memory store"
 
-    def ready(running: Running) -> None:
+    def ready(running: RunningStore) -> None:
         if running.forgot:
             hint(f"onceq: {name} is damaged where nobody can prove what it was: it knows nothing")
         text = f"onceq: {name} serves at {running.address}; Ctrl-C stops it"

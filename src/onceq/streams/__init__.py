@@ -20,6 +20,8 @@ from onceq.streams.errors import (
     NotRegistered,
     NumberConflict,
     SourceSucceeded,
+    StoreFailed,
+    StoreRefused,
     StreamReplaced,
 )
 from onceq.streams.model.contiguous import Contiguous
@@ -47,6 +49,11 @@ from onceq.streams.model.low import RecoveryInfo
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.message import Identity, Message
 from onceq.streams.receiver.tokens import Token
+from onceq.streams.store.limits import Limits, WhenFull
+from onceq.streams.store.rolling import LogFile, Roll
+from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, run_store
+from onceq.streams.store.statistics import StoreStatistics
+from onceq.streams.store.store_process import StoreProcess
 from onceq.streams.topic import Topic
 
 __all__ = [
@@ -63,7 +70,9 @@ __all__ = [
     "FlightSize",
     "Identity",
     "IntoContext",
+    "Limits",
     "ListChanged",
+    "LogFile",
     "Loss",
     "Message",
     "NotRegistered",
@@ -77,22 +86,32 @@ __all__ = [
     "RecoveryInfo",
     "RegistrationComplete",
     "RegistrationError",
+    "Roll",
     "RolledBack",
+    "RunningStore",
     "SequenceNumbers",
     "Source",
     "SourceFenced",
     "SourceStatistics",
     "SourceSucceeded",
     "Stable",
+    "StoreFailed",
+    "StoreKind",
+    "StoreProcess",
+    "StoreRefused",
     "StoreRegistered",
+    "StoreSettings",
+    "StoreStatistics",
     "StoreUnresponsive",
     "StreamContext",
     "StreamReplaced",
     "Token",
     "Topic",
+    "WhenFull",
     "WhyLost",
     "into",
     "open",
     "open_async",
     "relay",
+    "run_store",
 ]

@@ -6,9 +6,9 @@ What a bridge does is in `bridge`; here it is given what it works with. Source: 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from typing import Any, Protocol, Required, TypedDict, TypeVar, Unpack
 
 import msgspec
@@ -27,6 +27,7 @@ from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.bridge.target import Target
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import address, refuse_unless_safe
+from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver import ops
 from onceq.streams.receiver.message import Message
@@ -55,8 +56,9 @@ class Bridge:
     `into` raises DataLost (stores gave up what was not taken), StreamReplaced (nothing was taken of
     the other stream), Fenced (a later life has taken over), HandlerMisuse. A relay raises
     StreamReplaced, Fenced or SourceSucceeded, NumberConflict, QueueNotFound, IllegalState (the name
-    is another queue's relay). Both raise CannotConnect, SchemaMissing and InvalidValue at the
-    beginning; later they wait for a database and stores that are away.
+    is another queue's relay). Both raise IllegalState in a process that runs a store, or has run
+    one, and CannotConnect, SchemaMissing and InvalidValue at the beginning; later they wait for a
+    database and stores that are away.
     """
 
     def __init__(self, database: Database, make: Callable[[Located], _Life]) -> None:
@@ -76,8 +78,12 @@ class Bridge:
         with self._lock:
             if self._is_used:
                 raise IllegalState("a bridge is run once; make another one")
+            PROCESS.open_context()
             self._is_used = True
-        with closing(await asyncio.to_thread(_reach, self._database)) as located:
+        with contextlib.ExitStack() as stack:
+            stack.callback(PROCESS.close_context)
+            located = await asyncio.to_thread(_reach, self._database)
+            stack.callback(located.close)
             life = self._make(located)
             with self._lock:
                 if self._is_stopped:

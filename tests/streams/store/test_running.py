@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from onceq.errors import IllegalState, InvalidValue
-from onceq.streams import logged
+from onceq import streams
+from onceq.errors import IllegalState, InvalidValue, OnceqError
+from onceq.streams import bridging, logged
+from onceq.streams.api import async_context, context
 from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.model import asks
 from onceq.streams.net.alone import Alone
@@ -21,7 +23,7 @@ from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.reporting import Reporting
-from onceq.streams.store.running import Kind, Running, Settings, run_store, serve
+from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, run_store, serve
 from tests.events import Events, emits
 from tests.streams.net.daemons import WITHIN_S, serving, soon
 from tests.streams.net.test_daemon import begun
@@ -34,28 +36,29 @@ if TYPE_CHECKING:
 
     from onceq.streams.store.store import Store
 
-MEMORY = Settings(listen="127.0.0.1:0", kind=Kind.MEMORY)
+MEMORY = StoreSettings(listen="127.0.0.1:0", kind=StoreKind.MEMORY)
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
     """This process, as if nothing had run in it."""
     one = Alone()
-    monkeypatch.setattr(running, "PROCESS", one)
+    for module in (running, context, async_context, bridging):
+        monkeypatch.setattr(module, "PROCESS", one)
     return one
 
 
-def settings(home: Path) -> Settings:
+def settings(home: Path) -> StoreSettings:
     """A new store on a disk, with segments that are made at once."""
     initialize(home / "store", chance, segment_bytes=1 << 20)
-    return Settings(listen="127.0.0.1:0", directory=home / "store")
+    return StoreSettings(listen="127.0.0.1:0", directory=home / "store")
 
 
 @emits(logged.StoreBegan, logged.StoreStopped)
 def test_a_store_runs_in_this_process_once(events: Events, tmp_path: Path) -> None:
-    found: list[Running] = []
+    found: list[RunningStore] = []
 
-    def ready(one: Running) -> None:
+    def ready(one: RunningStore) -> None:
         found.append(one)
         assert one.statistics().address == one.address
         one.stop()
@@ -74,9 +77,9 @@ def test_a_store_runs_in_this_process_once(events: Events, tmp_path: Path) -> No
 
 
 def test_a_store_is_stopped_from_another_thread(tmp_path: Path) -> None:
-    ready, found = threading.Event(), list[Running]()
+    ready, found = threading.Event(), list[RunningStore]()
 
-    def began(one: Running) -> None:
+    def began(one: RunningStore) -> None:
         found.append(one)
         ready.set()
 
@@ -101,15 +104,63 @@ def test_a_store_and_a_context_are_never_in_one_process(alone: Alone) -> None:
         alone.open_context()
 
 
+def bridge() -> streams.Bridge:
+    def take(_: list[streams.Message[bytes]], __: streams.IntoContext[object]) -> None:
+        """Takes nothing."""
+
+    topic = streams.Topic("raw")
+    return streams.into(topic, take, name="a", at="127.0.0.1:1", source_session_id=1)
+
+
+async def enter() -> None:
+    async with streams.open_async(session_id=1):
+        run_store(MEMORY)
+
+
+def test_a_context_that_is_open_refuses_a_store() -> None:
+    with (
+        streams.open(session_id=1),
+        streams.open(session_id=2),
+        pytest.raises(IllegalState, match="by StoreProcess"),
+    ):
+        run_store(MEMORY)
+    with pytest.raises(IllegalState, match="by StoreProcess"):
+        asyncio.run(enter())
+    run_store(MEMORY, ready=lambda one: one.stop())
+
+
+def test_a_process_that_ran_a_store_has_no_contexts_and_no_bridges() -> None:
+    run_store(MEMORY, ready=lambda one: one.stop())
+    with pytest.raises(IllegalState, match="use another process"):
+        streams.open(session_id=1)
+    with pytest.raises(IllegalState, match="use another process"):
+        asyncio.run(enter())
+    with pytest.raises(IllegalState, match="use another process"):
+        bridge().run()
+
+
+def test_a_bridge_that_cannot_begin_leaves_nothing(alone: Alone) -> None:
+    with pytest.raises(OnceqError):
+        streams.into(
+            streams.Topic("raw"),
+            lambda _, __: None,
+            name="a",
+            at="127.0.0.1:1",
+            source_session_id=1,
+            url="postgresql://127.0.0.1:1/none",
+        ).run()
+    assert alone.contexts == 0
+
+
 def test_what_was_refused_has_not_run(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match="no store's"):
-        run_store(Settings(listen="127.0.0.1:0", directory=tmp_path))
+        run_store(StoreSettings(listen="127.0.0.1:0", directory=tmp_path))
     (tmp_path / "file").touch()
-    beneath = Settings(listen="127.0.0.1:0", directory=tmp_path / "file" / "store", init=True)
+    beneath = StoreSettings(listen="127.0.0.1:0", directory=tmp_path / "file" / "store", init=True)
     with pytest.raises(StoreFailed, match="cannot be opened"):
         run_store(beneath)
     with pytest.raises(InvalidValue, match="without TLS"):
-        run_store(Settings(listen="192.0.2.1:7401", kind=Kind.MEMORY))
+        run_store(StoreSettings(listen="192.0.2.1:7401", kind=StoreKind.MEMORY))
     run_store(settings(tmp_path), ready=lambda one: one.stop())
 
 
@@ -124,8 +175,8 @@ def test_where_another_listens_none_can(which: str) -> None:
     asyncio.run(run())
 
 
-async def served(store: Store, one: Settings) -> tuple[asyncio.Task[None], Running]:
-    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+async def served(store: Store, one: StoreSettings) -> tuple[asyncio.Task[None], RunningStore]:
+    ready: asyncio.Future[RunningStore] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(serve(store, one, ready.set_result))
     async with asyncio.timeout(WITHIN_S):
         return task, await ready

@@ -18,7 +18,7 @@ from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.limits import Limits
 from onceq.streams.store.rolling import LogFile, Roll
-from onceq.streams.store.running import Kind, Settings
+from onceq.streams.store.running import StoreKind, StoreSettings
 from onceq.streams.store.store_process import StoreProcess
 from tests.parts import wait_until
 from tests.streams.net.daemons import soon
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 PARENT = """
 import sys
 from pathlib import Path
-from onceq.streams.store.running import Settings
+from onceq.streams.store.running import StoreSettings
 from onceq.streams.store.store_process import StoreProcess
-one = StoreProcess(Settings(listen="127.0.0.1:0", directory=Path(sys.argv[1])))
+one = StoreProcess(StoreSettings(listen="127.0.0.1:0", directory=Path(sys.argv[1])))
 one.start()
 print(one.pid, flush=True)
 sys.stdin.read()
 """
 
 
-def settings(home: Path, metrics: str | None = None) -> Settings:
+def settings(home: Path, metrics: str | None = None) -> StoreSettings:
     """A store on a disk, with segments that are made at once; a new one if there is none."""
     if not (home / "store").exists():
         initialize(home / "store", chance, segment_bytes=1 << 20)
     may_keep = Limits(size_bytes=1 << 30)
-    return Settings(
+    return StoreSettings(
         listen="127.0.0.1:0", directory=home / "store", metrics=metrics, may_keep=may_keep
     )
 
@@ -122,8 +122,8 @@ def test_a_store_that_does_not_end_is_killed(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="neither directory"):
-        StoreProcess(Settings(listen="127.0.0.1:0"))
-    one = StoreProcess(Settings(listen="127.0.0.1:0", kind=Kind.MEMORY))
+        StoreProcess(StoreSettings(listen="127.0.0.1:0"))
+    one = StoreProcess(StoreSettings(listen="127.0.0.1:0", kind=StoreKind.MEMORY))
     with pytest.raises(IllegalState, match="has not begun"):
         _ = one.address
     assert one.code is None

@@ -11,6 +11,7 @@ from onceq.streams.api import given
 from onceq.streams.api.async_receiver import AsyncReceiver
 from onceq.streams.api.async_source import REGISTERED_S, AsyncSource
 from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
+from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.message import Message
 from onceq.streams.topic import Topic, check_topic
@@ -29,6 +30,7 @@ class AsyncStreamContext:
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
+        PROCESS.open_context()
         return self
 
     async def __aexit__(
@@ -38,6 +40,7 @@ class AsyncStreamContext:
         trace: TracebackType | None,
     ) -> None:
         self._is_closed = True
+        PROCESS.close_context()
 
     def source(
         self,
@@ -102,6 +105,9 @@ class AsyncStreamContext:
 def open_async(
     *, session_id: int | None = None, certificates: Certificates | None = None
 ) -> AsyncStreamContext:
-    """Opens a context for asyncio: `async with streams.open_async(...) as context`. See `open`."""
+    """Opens a context for asyncio: `async with streams.open_async(...) as context`. See `open`.
+
+    What `open` raises in a process with a store, entering raises.
+    """
     session = given.check_session(session_id)
     return AsyncStreamContext(Shared(session_id=session, certificates=certificates))

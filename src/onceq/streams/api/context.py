@@ -14,6 +14,7 @@ from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, S
 from onceq.streams.api.loop_thread import EventThread, LoopThread
 from onceq.streams.api.receiver import Receiver
 from onceq.streams.api.source import Source
+from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.message import Message
 from onceq.streams.topic import Topic, check_topic
@@ -29,6 +30,7 @@ class StreamContext:
     """
 
     def __init__(self, shared: Shared) -> None:
+        PROCESS.open_context()
         self._shared = shared
         self._loop = LoopThread()
         self._events = EventThread()
@@ -52,6 +54,7 @@ class StreamContext:
             return
         self._is_closed = True
         with contextlib.ExitStack() as stack:
+            stack.callback(PROCESS.close_context)
             stack.callback(self._events.close)
             stack.callback(self._loop.close)
             for one in self._made:
@@ -124,7 +127,7 @@ def open(  # noqa: A001 # called as streams.open
     session_id: a number of one's own from 1 to 2^64 - 1, the same in each life of the program, and
     no other program's: by it stores know what a source has sent and a receiver has acknowledged.
     Sources and receivers may be given others. certificates: for addresses beyond this machine.
-    Raises InvalidValue.
+    Raises InvalidValue; IllegalState in a process that runs a store, or has run one.
     """
     session = given.check_session(session_id)
     return StreamContext(Shared(session_id=session, certificates=certificates))

@@ -19,7 +19,7 @@ import msgspec
 
 from onceq.errors import OnceqError
 from onceq.streams.store.rolling import LogFile, RollingHandler
-from onceq.streams.store.running import Running, Settings, run_store
+from onceq.streams.store.running import RunningStore, StoreSettings, run_store
 
 FINISHED: Final = 0
 FAILED: Final = 4
@@ -37,7 +37,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-def packed(one: Settings | LogFile | None) -> str:
+def packed(one: StoreSettings | LogFile | None) -> str:
     """Return settings as an argument."""
     return msgspec.json.encode(one, enc_hook=str).decode()
 
@@ -54,20 +54,20 @@ def main(arguments: list[str]) -> int:
     handler.setFormatter(logging.Formatter(TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
-    def ready(running: Running) -> None:
+    def ready(running: RunningStore) -> None:
         heeding = threading.Thread(target=_heed, args=(int(parent), running), daemon=True)
         heeding.start()
         _report(Reported(address=running.address, metrics=running.metrics))
 
     try:
-        run_store(_unpacked(settings, Settings), ready=ready)
+        run_store(_unpacked(settings, StoreSettings), ready=ready)
     except OnceqError as error:
         _report(Reported(error=type(error).__name__, text=str(error)))
         return FAILED
     return FINISHED
 
 
-def _heed(parent: int, running: Running) -> None:
+def _heed(parent: int, running: RunningStore) -> None:
     """Stop the store when the parent is gone: also if a child of its own has the pipe still."""
     while os.getppid() == parent:
         if select.select([sys.stdin], [], [], LOOK_EVERY_S)[0]:

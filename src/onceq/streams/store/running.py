@@ -45,7 +45,7 @@ LOOK_S: Final = 1.0
 """So often a store looks at its streams for what to log."""
 
 
-class Kind(enum.StrEnum):
+class StoreKind(enum.StrEnum):
     """What a store keeps, and where: messages on a disk or in memory; or none (no-cache)."""
 
     DISK = "disk"
@@ -53,7 +53,7 @@ class Kind(enum.StrEnum):
     NO_CACHE = "no-cache"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a store is run. listen, metrics: host:port, port 0 for any that is free.
 
     directory: of a store on a disk; a memory store has none. kind: None: what the directory says,
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     listen: str
     directory: Path | None = None
-    kind: Kind | None = None
+    kind: StoreKind | None = None
     init: bool = False
     own: str | None = None
     may_keep: Limits = Limits()
@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             refuse_unless_safe(one, has_tls=self.certificates is not None)
         if self.own is not None:
             address(self.own)
-        is_memory = self.kind is Kind.MEMORY
+        is_memory = self.kind is StoreKind.MEMORY
         if is_memory is (self.directory is not None) or (is_memory and self.init):
             raise InvalidValue(
                 "a memory store has neither directory nor init, every other store a directory"
@@ -85,7 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return at[0], at[1] if len(at) > 1 else None
 
 
-class Running:
+class RunningStore:
     """A store that runs. address: where it listens; metrics: where they are; None: nowhere.
 
     forgot: it was damaged where nobody can prove what it was: it knows nothing.
@@ -110,7 +110,7 @@ class Running:
         return self._daemon.statistics()
 
 
-def opened_as(settings: Settings) -> Store:
+def opened_as(settings: StoreSettings) -> Store:
     """Open a store, after beginning it if that is wanted.
 
     Raises StoreRefused for a directory that is another's, in use, of another kind, or not empty
@@ -121,11 +121,11 @@ def opened_as(settings: Settings) -> Store:
         return MemoryStore(may_keep=settings.may_keep)
     try:
         if settings.init:
-            keeps = kind is not Kind.NO_CACHE
+            keeps = kind is not StoreKind.NO_CACHE
             initialize(directory, os.urandom, segment_bytes=SEGMENT_BYTES, keeps=keeps)
         keeps = identified(directory).keeps
-        if kind is not None and keeps is (kind is Kind.NO_CACHE):
-            found = Kind.DISK if keeps else Kind.NO_CACHE
+        if kind is not None and keeps is (kind is StoreKind.NO_CACHE):
+            found = StoreKind.DISK if keeps else StoreKind.NO_CACHE
             raise StoreRefused(
                 f"{directory} is a {found} store's, not a {kind} one's: a store stays of its kind"
             )
@@ -134,7 +134,9 @@ def opened_as(settings: Settings) -> Store:
         raise StoreFailed(f"{directory} cannot be opened: {error}; see to the disk") from error
 
 
-def run_store(settings: Settings, *, ready: Callable[[Running], None] | None = None) -> None:
+def run_store(
+    settings: StoreSettings, *, ready: Callable[[RunningStore], None] | None = None
+) -> None:
     """Run a store in this process until it is told to stop; return when it is safe to exit.
 
     ready: called when others can connect; it gets what stops the store. SIGTERM and SIGINT stop it
@@ -155,11 +157,13 @@ def run_store(settings: Settings, *, ready: Callable[[Running], None] | None = N
             store.close()
 
 
-def _untold(_: Running) -> None:
+def _untold(_: RunningStore) -> None:
     """Tell nobody."""
 
 
-async def serve(store: Store, settings: Settings, ready: Callable[[Running], None]) -> None:
+async def serve(
+    store: Store, settings: StoreSettings, ready: Callable[[RunningStore], None]
+) -> None:
     """Serve with a store that is open, in the loop of this thread, until it is told to stop."""
     listen, metrics = settings.checked()
     certificates = settings.certificates
@@ -175,7 +179,10 @@ async def serve(store: Store, settings: Settings, ready: Callable[[Running], Non
 
 
 async def _served(
-    daemon: Daemon, settings: Settings, metrics: Address | None, ready: Callable[[Running], None]
+    daemon: Daemon,
+    settings: StoreSettings,
+    metrics: Address | None,
+    ready: Callable[[RunningStore], None],
 ) -> None:
     """Serve, and tell the log when it begins, and how it ends."""
     stop = asyncio.Event()
@@ -189,7 +196,7 @@ async def _served(
     def told(bound: Address) -> None:
         nonlocal at, began
         at, began = settings.own or str(bound), True
-        running = Running(daemon, bound, metrics, lambda: _call(loop, stop.set))
+        running = RunningStore(daemon, bound, metrics, lambda: _call(loop, stop.set))
         directory = None if settings.directory is None else str(settings.directory)
         telemetry.tell(
             log,

@@ -21,7 +21,7 @@ from onceq.errors import DeadlineExceeded, IllegalState
 from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.store.child import FINISHED, Reported, packed
 from onceq.streams.store.rolling import LogFile
-from onceq.streams.store.running import Settings
+from onceq.streams.store.running import StoreSettings
 
 
 class StoreProcess:
@@ -31,7 +31,7 @@ class StoreProcess:
     that ends, and whenever it is told to; with kill -9 it loses nothing that it acknowledged.
     """
 
-    def __init__(self, settings: Settings, *, log: LogFile | None = None) -> None:
+    def __init__(self, settings: StoreSettings, *, log: LogFile | None = None) -> None:
         settings.checked()
         self._settings = settings
         self._log = log
