@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, encoding, listings
+from onceq.streams.model import asks, encoding, listings, uses
 from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, Splitter, body_of, decode, encode
 from onceq.streams.model.ops import AskStores, FetchRange
@@ -38,11 +38,12 @@ MAY_ANSWER: Final[Mapping[type[Any], tuple[type[Any], ...]]] = {
     asks.Admit: (asks.Holding, asks.Refused, asks.Forgot, asks.Lacking, asks.Full),
     asks.Fetch: (asks.Range, asks.Forgot),
     asks.Read: (asks.Range, asks.Forgot),
-    asks.Register: (asks.Registered, asks.NotAdmitted, asks.Refused, asks.Full),
-    asks.Acknowledge: (asks.Holding, asks.NotAdmitted, asks.Full),
+    asks.Register: (asks.Registered, asks.NotAdmitted, asks.Refused, asks.Full, uses.InUse),
+    asks.Acknowledge: (asks.Holding, asks.NotAdmitted, asks.Full, uses.InUse),
     asks.Deregister: (asks.Holding, asks.NotAdmitted, asks.Full),
     asks.Positions: (asks.Known, asks.NotAdmitted),
     asks.Streams: (listings.Listing,),
+    uses.Leave: (asks.Holding,),
 }
 TO_A_FRAME: Final[tuple[type[Any], ...]] = (
     asks.Holding,

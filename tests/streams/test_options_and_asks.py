@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, encoding
+from onceq.streams.model import asks, encoding, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.options import OPTIONS, Option, Scope, settled
@@ -92,6 +92,7 @@ HAS = Promised(bridge=BRIDGE, hints=(ABC,), end=12, stable=9, whole=False, posit
         asks.Register(stream=1, epoch=2, topic="bars", session=5),
         asks.Acknowledge(stream=1, regid=7, below=3),
         asks.Deregister(stream=1, regid=7),
+        uses.Leave(stream=1, key="session 5", life=9),
     ],
 )
 def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
@@ -102,6 +103,8 @@ def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
     "answer",
     [
         asks.Found(stream=1, promised=3, life=9, has=HAS),
+        asks.Found(stream=1, promised=3, life=9, used=uses.InUse(life=9, heard=4)),
+        uses.InUse(life=9, heard=4),
         asks.Refused(promised=4),
         asks.Forgot(),
         asks.NotAdmitted(),

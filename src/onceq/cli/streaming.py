@@ -20,8 +20,8 @@ from onceq.cli.output import Output, hint, plain
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FlightFull, NotRegistered
 from onceq.streams.model import listings
+from onceq.streams.model.options import ACTIVITY_MS
 from onceq.streams.model.quorum import StoreList, listed
-from onceq.streams.model.window import Flight
 from onceq.streams.net.address import address
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.asking import Deregistered, deregistered, listed_all
@@ -30,7 +30,7 @@ from onceq.streams.receiver.ops import Message, Shown
 from onceq.streams.receiver.placing import Who
 from onceq.streams.source.async_source import AsyncSource
 from onceq.streams.source.epochs import SourceLife
-from onceq.streams.source.sending import Sending
+from onceq.streams.source.options import core_of
 
 if TYPE_CHECKING:
     from onceq.cli.streams import Asked, Named, Received
@@ -230,7 +230,7 @@ def send(output: Output, topic: str, file: Path, named: Named, *, listen: str | 
         session=session_of(named.source, "--source"),
     )
     at = None if listen is None else address(listen)
-    core = Sending(life, Flight(messages_max=FLIGHT))
+    core = core_of(life, {"flight_size": FLIGHT})
     source = AsyncSource(core, listen=at, certificates=named.certificates)
     first, end = asyncio.run(_sent(source, file, named.timeout))
     values = {"sent": end - first, "first": first if end > first else None, "next_number": end}
@@ -287,6 +287,8 @@ def receive(output: Output, topic: str, received: Received) -> int:
         session=session,
         key=f"session {session:x}",
         known=listed(received.stores),
+        life=secrets.randbits(LIFE_BITS) + 1,
+        activity_ms=ACTIVITY_MS,
     )
     shown = 0
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, Required, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Protocol, Required, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -36,6 +36,8 @@ from onceq.streams.topic import Topic, check_topic
 
 T = TypeVar("T")
 DEFAULT_REPOSITORY = "onceq"
+UNNOTICED: Final = {"activity_timeout_ms": 0}
+"""Relays fence each other in the database: a later one of the name takes over at once."""
 
 
 class _Life(Protocol):
@@ -56,9 +58,10 @@ class Bridge:
     `into` raises DataLost (stores gave up what was not taken), StreamReplaced (nothing was taken of
     the other stream), Fenced (a later life has taken over), HandlerMisuse. A relay raises
     StreamReplaced, Fenced or SourceSucceeded, NumberConflict, QueueNotFound, IllegalState (the name
-    is another queue's relay). Both raise IllegalState in a process that runs a store, or has run
-    one, and CannotConnect, SchemaMissing and InvalidValue at the beginning; later they wait for a
-    database and stores that are away.
+    is another queue's relay), RegistrationInUse (its session is that of a source which lives). Both
+    raise IllegalState in a process that runs a store, or has run one, and CannotConnect,
+    SchemaMissing and InvalidValue at the beginning; later they wait for a database and stores that
+    are away.
     """
 
     def __init__(self, database: Database, make: Callable[[Located], _Life]) -> None:
@@ -218,7 +221,7 @@ def relay(
     certificates, database = options.get("certificates"), _database(options)
     shared = Shared(session_id=options.get("session_id"), certificates=certificates)
     parts = given.source_parts(
-        shared, topic, stores=stores, listen=options.get("listen"), session_id=None, given={}
+        shared, topic, stores=stores, listen=options.get("listen"), session_id=None, given=UNNOTICED
     )
     of = From(
         name=name,

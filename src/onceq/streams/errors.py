@@ -10,6 +10,7 @@ __all__ = [
     "FrameRefused",
     "NotRegistered",
     "NumberConflict",
+    "RegistrationInUse",
     "SourceSucceeded",
     "StoreFailed",
     "StoreFull",
@@ -49,6 +50,13 @@ class StoreRefused(OperatingError):
 
 class NotRegistered(OperatingError):
     """No stable set of a source's stores is responsive: nothing was sent. It may be tried again."""
+
+
+class RegistrationInUse(OperatingError):
+    """Another live program uses this registration: this one was not let in, or is let out of it.
+
+    What this one had acknowledged before stays.
+    """
 
 
 class SourceSucceeded(OperatingError):

@@ -148,7 +148,10 @@ def test_a_later_life_takes_over_and_the_former_one_is_told(
     context: streams.StreamContext,
 ) -> None:
     heard = Heard()
-    with town() as stores, context.source(RAW, stores=stores.at(), on_event=heard) as zombie:
+    with (
+        town() as stores,
+        context.source(RAW, stores=stores.at(), on_event=heard, activity_timeout_ms=0) as zombie,
+    ):
         zombie.send(b"0")
         zombie.wait_stable(WITHIN_S)
         with context.source(RAW, stores=stores.at()) as source:

@@ -55,6 +55,7 @@ class SourceOptions(TypedDict, total=False):
     retransmit_retention_size_threshold: int
     retransmit_retention_size_limit: int
     source_liveness_timeout_ms: int
+    activity_timeout_ms: int
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
     backups: str
 
@@ -74,6 +75,7 @@ class ReceiverOptions(TypedDict, total=False):
     explicit_ack_only: bool
     allow_confirmed_delivery: bool
     receiver_liveness_interval_ms: int
+    activity_timeout_ms: int
     use_late_join: bool
     source_session_id: int
     regid: int
@@ -269,6 +271,8 @@ def _who(
         maximum=options["retransmit_request_maximum"],
         rule=options["consensus_sequence_number_behavior"],
         regid=chosen,
+        life=secrets.randbits(63) + 1,
+        activity_ms=options["activity_timeout_ms"],
     )
 
 

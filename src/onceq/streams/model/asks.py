@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from onceq.streams.model import listings
+from onceq.streams.model import listings, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tagged import Tagged
@@ -52,7 +52,7 @@ class Admit(Tagged, frozen=True):
     """Take the chosen log, cut what else you have, and note the bridge record.
 
     donors: addresses of stores that had all of the chosen log: to be asked first. address: the
-    source's.
+    source's. activity_ms: after so long of silence it counts as gone; 0: at once.
     """
 
     stream: Natural
@@ -62,6 +62,7 @@ class Admit(Tagged, frozen=True):
     donors: tuple[Name, ...] = ()
     address: Name = ""
     accept_loss: bool = False
+    activity_ms: Natural = 0
 
 
 class Fetch(Tagged, frozen=True):
@@ -88,7 +89,8 @@ class Register(Tagged, frozen=True):
     """Note this receiver, in this epoch.
 
     regid: 0: find or make one for topic and session; without a session, make one. A session that
-    is known keeps the one that it has.
+    is known keeps the one that it has. life: of the receiver; 0: it does not say, and nobody is
+    refused for it. activity_ms: as in Admit.
     """
 
     stream: Natural
@@ -97,18 +99,23 @@ class Register(Tagged, frozen=True):
     session: Natural
     regid: Regid = 0
     below: Natural = 0
+    life: Natural = 0
+    activity_ms: Natural = 0
 
 
 class Acknowledge(Tagged, frozen=True):
     """This receiver has processed everything below.
 
     session: the receiver's, if it has one: a store that forgot may have given its id to another.
+    life, activity_ms: as in Register. Asked again, it tells that the receiver lives.
     """
 
     stream: Natural
     regid: Natural
     below: Natural
     session: Natural = 0
+    life: Natural = 0
+    activity_ms: Natural = 0
 
 
 class Deregister(Tagged, frozen=True):
@@ -197,12 +204,16 @@ class Known(Tagged, frozen=True):
 
 
 class Found(Tagged, frozen=True):
-    """What a store has. promised: the greatest epoch that it promised, to `life`."""
+    """What a store has. promised: the greatest epoch that it promised, to `life`.
+
+    used: the live user that the source's registration has there, as a look is told.
+    """
 
     stream: Natural = 0
     promised: Natural = 0
     life: Natural = 0
     has: Promised = Promised()
+    used: uses.InUse | None = None
 
 
 class Refused(Tagged, frozen=True):
@@ -286,6 +297,7 @@ Ask: TypeAlias = (
     | Acknowledge
     | Deregister
     | Positions
+    | uses.Leave
 )
 Said: TypeAlias = Learn | Confirm
 """What a receiver says to its source."""
@@ -305,4 +317,5 @@ Answer: TypeAlias = (
     | Full
     | Registered
     | Range
+    | uses.InUse
 )

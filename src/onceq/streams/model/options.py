@@ -51,6 +51,9 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 _SOURCE = frozenset({Scope.SOURCE})
 _RECEIVER = frozenset({Scope.RECEIVER})
 
+ACTIVITY_MS: Final = 30_000
+"""As that of UM's stores."""
+
 OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         name="retention_intragroup_stability_behavior",
@@ -175,6 +178,17 @@ OPTIONS: Final[tuple[Option, ...]] = (
         read_by="source.releasing.Policy",
         text="a receiver that confirms, and says nothing for so long, is told to be dead; 0: only"
         " one whose connection is gone",
+    ),
+    Option(
+        name="activity_timeout_ms",
+        um="ume_activity_timeout",
+        scopes=_SOURCE | _RECEIVER,
+        kind=int,
+        default=ACTIVITY_MS,
+        most=1 << 40,
+        read_by="uses.beat_s",
+        text="a store that hears nothing for so long on the connection of a life lets another one"
+        " of the same registration in; before, that is refused; 0: never refused",
     ),
     Option(
         name="consensus_sequence_number_behavior",

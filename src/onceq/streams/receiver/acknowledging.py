@@ -15,8 +15,9 @@ from typing import Final
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks
 from onceq.streams.model.ops import AskStores, WaitUntil
+from onceq.streams.model.uses import InUse, is_receiver_in_use
 from onceq.streams.receiver.delivering import Delivering
-from onceq.streams.receiver.placing import Registration, Who, has_all
+from onceq.streams.receiver.placing import Registration, Who, has_all, in_use
 
 PAUSE: Final = 10
 """A store that did not answer is left out so many times."""
@@ -28,7 +29,8 @@ REST_S: Final = 0.05
 class Acknowledging:
     """What stores have noted of a life of a receiver: its ids there, and its positions.
 
-    silent: stores that did not answer when they were asked last.
+    silent: stores that did not answer when they were asked last; used: those that have another life
+    in its place.
     """
 
     def __init__(self, who: Who, registration: Registration) -> None:
@@ -39,26 +41,32 @@ class Acknowledging:
         self._noted = dict.fromkeys(self._regids, registration.below)
         self._left_out: dict[str, int] = {}
         self.silent: set[str] = set()
+        self.used: set[str] = set()
 
     @property
     def regids(self) -> dict[str, int]:
         """Its ids at stores."""
         return dict(self._regids)
 
-    def asked(self, core: Delivering, below: int) -> dict[str, asks.Ask]:
-        """Return what stores are to be asked now. below: what may be acknowledged."""
+    def asked(self, core: Delivering, below: int, *, is_beat: bool = False) -> dict[str, asks.Ask]:
+        """Return what stores are to be asked now. below: what may be acknowledged.
+
+        is_beat: all are told that the receiver lives.
+        """
         asked: dict[str, asks.Ask] = {}
         for store in sorted({store for one in core.lists for store in one.stores}):
             if self._left_out.get(store, 0) > 0:
                 self._left_out[store] -= 1
             elif store not in self._regids:
                 asked[store] = self._registration(core, below)
-            elif self._noted.get(store, 0) < below:
+            elif is_beat or self._noted.get(store, 0) < below:
                 asked[store] = asks.Acknowledge(
                     stream=core.stream,
                     regid=self._regids[store],
-                    below=below,
+                    below=max(below, self._noted.get(store, 0)),
                     session=self.who.session,
+                    life=self.who.life,
+                    activity_ms=self.who.activity_ms,
                 )
         return asked
 
@@ -70,11 +78,14 @@ class Acknowledging:
             session=self.who.session,
             regid=self.who.regid,
             below=below,
+            life=self.who.life,
+            activity_ms=self.who.activity_ms,
         )
 
     def heard(self, asked: Mapping[str, asks.Ask], answers: Mapping[str, asks.Answer]) -> None:
         """Take what stores answered, and note which did not."""
         self.silent -= asked.keys() & answers.keys()
+        self.used -= asked.keys()
         for store in asked:
             match answers.get(store):
                 case asks.Registered(regid=regid, below=below):
@@ -83,16 +94,24 @@ class Acknowledging:
                     self._noted[store] = below
                 case asks.NotAdmitted():
                     self._regids.pop(store, None)  # it forgot, or is between two epochs
+                case InUse():
+                    self._left_out[store] = PAUSE
+                    self.used.add(store)
                 case given:
                     self._left_out[store] = PAUSE
                     self.silent |= {store} if given is None else set()
 
+    def refuse_if_replaced(self, core: Delivering) -> None:
+        """Raise RegistrationInUse if another life has come in at too many stores."""
+        if is_receiver_in_use(core.lists, self.used):
+            raise in_use(self.who, self.used)
+
 
 def acknowledge(
-    one: Acknowledging, core: Delivering, below: int, within_s: float
+    one: Acknowledging, core: Delivering, below: int, within_s: float, *, is_beat: bool = False
 ) -> Program[Mapping[str, asks.Ask]]:
-    """Ask stores once; return what they were asked."""
-    asked = one.asked(core, below)
+    """Ask stores once; return what they were asked. is_beat: all are asked."""
+    asked = one.asked(core, below, is_beat=is_beat)
     if asked:
         answers = yield from AskStores(
             asked=asked, enough=partial(has_all, frozenset(asked)), within_s=within_s

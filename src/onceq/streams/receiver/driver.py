@@ -20,6 +20,7 @@ from onceq.model.ops.async_running import RunsAsync
 from onceq.streams.model import asks, events, low
 from onceq.streams.model.events import Loss, WhyLost
 from onceq.streams.model.ops import WaitUntil
+from onceq.streams.model.uses import beat_s
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, acknowledge_all
@@ -286,16 +287,29 @@ class Driver(RunsAsync):
         return below if finished is None else min(below, finished())
 
     async def _tell_stores(self) -> None:
-        """Tell stores again and again how far the application has come; explicitly: at once."""
-        patience = self.wishes.patience
+        """Tell stores again and again how far the application has come; explicitly: at once.
+
+        Raises RegistrationInUse if another life has come in.
+        """
+        loop, read_s = asyncio.get_running_loop(), self.wishes.patience.read_s
+        interval_s = self.wishes.ack_batching_interval_ms / 1_000
+        every_s = beat_s(self.who.activity_ms) or NEVER_S
+        beat_at_s = due_s = loop.time()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.wishes.ack_batching_interval_ms / 1_000):
+                async with asyncio.timeout(min(interval_s, every_s)):
                     await self._acknowledged.wait()
-            self._acknowledged.clear()
-            below = self._ended_below(self.core.sure)
+            below = 0  # it is only said that the receiver lives
+            if self._acknowledged.is_set() or loop.time() >= due_s:
+                self._acknowledged.clear()
+                below, due_s = self._ended_below(self.core.sure), loop.time() + interval_s
             was_silent = frozenset(self.acknowledging.silent)
-            await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
+            if is_beat := loop.time() >= beat_at_s and bool(self.who.activity_ms):
+                beat_at_s = loop.time() + every_s
+            await self.run(
+                acknowledge(self.acknowledging, self.core, below, read_s, is_beat=is_beat)
+            )
+            self.acknowledging.refuse_if_replaced(self.core)
             for store in sorted(self.acknowledging.silent - was_silent):
                 why = "it does not answer for what was acknowledged"
                 self._tell(events.StoreUnresponsive(stream=self.core.stream, store=store, why=why))

@@ -6,7 +6,7 @@ in one epoch knows what an earlier life acknowledged. Source: streams.md 5; spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
@@ -14,10 +14,12 @@ from typing import Final
 import msgspec
 
 from onceq.model.ops.base import Program
+from onceq.streams.errors import RegistrationInUse
 from onceq.streams.model import asks, low
 from onceq.streams.model.choice import Firsts, Promised, newest
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.model.uses import InUse, Leave, Watch, is_receiver_in_use, own_part
 
 ROUNDS: Final = 3
 
@@ -28,6 +30,8 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     session: the receiver's; regid: the id that it chose itself, if it has no session; 0: it has
     one. key: by which stores know its position. known: stores to begin with.
     from_newest: a receiver that no store knows begins behind what is stable, not with the first.
+    life: by which stores tell it from others of the same session or id; 0: they do not, and others
+    are neither refused nor noticed. activity_ms: after so long of silence others are let in.
     """
 
     topic: str
@@ -39,6 +43,8 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     maximum: int | None = None
     rule: low.Consensus = low.Consensus.MAJORITY
     regid: int = 0
+    life: int = 0
+    activity_ms: int = 0
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +65,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     stable: int = 0
     begin: int = 0
     firsts: Firsts = ()
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """Another life of a receiver is live, as stores say. lists: of the stream."""
+
+    users: Mapping[str, InUse]
+    lists: tuple[StoreList, ...]
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,17 +110,36 @@ def enter(
     """Find where a life begins, and register it, however long that takes.
 
     rest_s: how long to wait when too few stores have answered in one epoch. check: called with what
-    was found, before any store notes the life; what it raises ends this.
+    was found, before any store notes the life; what it raises ends this. Raises RegistrationInUse
+    if another life is live: so many stores go on hearing it that no stable set is left.
     """
+    watch, turn = Watch(), 0
     while True:
+        rest_part = 1.0
         position = yield from place(who, within_s)
         if position is not None:
             if check is not None:
                 check(position)
-            registration = yield from register(who, position, within_s, choose)
-            if registration is not None:
+            registration = yield from try_to_register(who, position, within_s, choose)
+            if isinstance(registration, Registration):
                 return registration
-        yield from WaitUntil(within_s=rest_s)
+            if registration is not None:
+                watch.note(registration.users)
+                if is_receiver_in_use(registration.lists, watch.sure):
+                    raise in_use(who, watch.sure)
+                turn += 1
+                rest_part = 0.5 + own_part(who.life, turn)
+        yield from WaitUntil(within_s=rest_s * rest_part)
+
+
+def in_use(who: Who, stores: Iterable[str]) -> RegistrationInUse:
+    """Return the error for a life, since stores hear another one of the same registration."""
+    return RegistrationInUse(
+        f"the receiver of topic {who.topic!r} that stores know as {who.key!r} is in use: another"
+        f" live program is heard as that by {' '.join(sorted(stores))}. End the other one; or wait"
+        " until it is silent for its activity_timeout_ms, and begin again; or give this one a"
+        " session of its own"
+    )
 
 
 def place(who: Who, within_s: float) -> Program[Position | None]:
@@ -181,9 +213,21 @@ def register(
     within_s: float,
     choose: Callable[[low.RecoveryInfo], int | None] | None = None,
 ) -> Program[Registration | None]:
+    """As `try_to_register`; None also if another life is live."""
+    found = yield from try_to_register(who, position, within_s, choose)
+    return found if isinstance(found, Registration) else None
+
+
+def try_to_register(
+    who: Who,
+    position: Position,
+    within_s: float,
+    choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+) -> Program[Registration | Used | None]:
     """Register at a stable set of every list, in one epoch; None: too few have noted it.
 
-    choose: the application's call-back; it may name another number to begin with.
+    choose: the application's call-back; it may name another number to begin with. If too few have
+    noted it since others hear another life, it leaves all: so one of two that enter at once is in.
     """
     begin = low.low(position.shown, None if choose is None else choose(position.shown))
     stores = {store for one in position.lists for store in one.stores}
@@ -194,8 +238,11 @@ def register(
         session=who.session,
         regid=who.regid,
         below=_noted(position, begin),
+        life=who.life,
+        activity_ms=who.activity_ms,
     )
     noted: dict[str, asks.Registered] = {}
+    users: dict[str, InUse] = {}
     for _ in range(ROUNDS):
         answers = yield from AskStores(
             asked=dict.fromkeys(sorted(stores - noted.keys()), ask),
@@ -206,4 +253,15 @@ def register(
         if are_stable(position.lists, noted.keys()):
             regids = {store: one.regid for store, one in noted.items()}
             return Registration(position=position, begin=begin, regids=regids, answers=noted)
-    return None
+        users |= {store: one for store, one in answers.items() if isinstance(one, InUse)}
+        if users:
+            break
+    if not users:
+        return None
+    leave = Leave(stream=position.stream, key=who.key, life=who.life)
+    yield from AskStores(
+        asked=dict.fromkeys(sorted(stores), leave),
+        enough=partial(has_all, stores),
+        within_s=within_s,
+    )
+    return Used(users=users, lists=position.lists)

@@ -77,7 +77,8 @@ class AsyncSource:
         if self._living is None:
             return
         living, self._living = self._living, None
-        living.cancel()
+        if not self._driver.is_ending:
+            living.cancel()
         await asyncio.wait([living])
         if not living.cancelled():
             living.result()
@@ -203,7 +204,7 @@ class AsyncSource:
         """Raise why the life is over, if it is."""
         if self._living is None:
             raise IllegalState("the source is closed" if self._is_closed else "start it first")
-        refuse_if_over(self._core.ended)
+        refuse_if_over(self._core.ended, self._core.life)
         if self._living.done():
             self._living.result()
 

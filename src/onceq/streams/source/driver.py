@@ -89,10 +89,17 @@ class Driver(RunsAsync):
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
                 self._failed.result()
-            if isinstance(living.result(), Succeeded):
+            if isinstance(why := living.result(), Succeeded):
                 self._let(self.core.succeed)
+            elif why is WhyEnded.IN_USE:
+                self.core.standing.ended = why
         finally:
             await self._end(living)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the life is over, and closes its links: who cancels it now leaves them open."""
+        return self._is_over
 
     async def _end(self, living: asyncio.Task[Any]) -> None:
         """Send what was taken, and tell what is stable; close all links when that has left."""

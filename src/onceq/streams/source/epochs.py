@@ -12,13 +12,15 @@ import msgspec
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, may_fill
 from onceq.streams.model.quorum import StoreList, are_stable
+from onceq.streams.model.uses import InUse
 
 
 class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a source. life: by which stores tell it from others; never used before.
 
     born_s: what the clock said then, in seconds since 1970. own: the list that the source is to
-    use. address: where receivers find it.
+    use. address: where receivers find it. activity_ms: a store that hears nothing of it for so long
+    lets a later life take over; 0: at once.
     """
 
     life: int
@@ -27,6 +29,7 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     session: int
     address: str = ""
+    activity_ms: int = 0
 
     @property
     def fresh(self) -> int:
@@ -70,17 +73,29 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Short(msgspec.Struct, frozen=True, kw_only=True):
     """A recovery could not be complete now. forgot: stores that answered, and hold nothing.
 
-    silent: the others that are needed. If none is silent, no wait helps.
+    silent: the others that are needed. If none is silent, no wait helps. used: those that hear
+    another live user of the registration.
     """
 
     forgot: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    used: frozenset[str] = frozenset()
 
 
 class Succeeded(msgspec.Struct, frozen=True, kw_only=True):
     """A later life has taken over: this one will never send again. epoch: the other's, at least."""
 
     epoch: int
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """Another life is live, as stores say: what each of them does. lists: of the stream, all seen.
+
+    Nothing was promised to this one.
+    """
+
+    users: Mapping[str, InUse]
+    lists: tuple[StoreList, ...]
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +108,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     change_s: before a change of lists that could not begin is tried again; at first interval_s.
     room_s: before a store that had no room for a promise is asked anything in the epoch, or one
     that had none for messages ends it since it lacks what was released. backup_s: until a backup
-    takes the place of a store that does not answer.
+    takes the place of a store that does not answer. beat_s: so often each store hears of the
+    source, though there is nothing to send; 0: it need not.
     """
 
     ask_s: float = 2.0
@@ -106,6 +122,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     change_s: float = 60.0
     room_s: float = 60.0
     backup_s: float = 30.0
+    beat_s: float = 0.0
 
 
 class WhyEnded(enum.Enum):
@@ -118,6 +135,7 @@ class WhyEnded(enum.Enum):
     GIVEN_UP = "a number is given up"
     SUCCEEDED = "the stores that promised more leave no stable set"
     CONFLICT = "a store has a number with another content"
+    IN_USE = "another live user has the registration: it never began"
 
 
 def admission(life: SourceLife, begun: Begun, store: str) -> asks.Admit:
@@ -129,6 +147,7 @@ def admission(life: SourceLife, begun: Begun, store: str) -> asks.Admit:
         bridge=begun.bridge,
         donors=tuple(one for one in begun.donors if one != store),
         address=life.address,
+        activity_ms=life.activity_ms,
     )
 
 

@@ -16,6 +16,10 @@ ON_ITS_WAY_MAX: Final = 8 << 20
 """Bytes that a store has not answered for; with more, it is sent nothing."""
 
 
+UNTOLD: Final = -1
+"""A store that was told nothing is told what is stable, though that is nothing."""
+
+
 class Fed:
     """A store in an epoch. stage: that it has noted; None: it is not admitted to the epoch.
 
@@ -31,6 +35,7 @@ class Fed:
         "_sizes",
         "ask_s",
         "asked",
+        "beat_s",
         "end",
         "is_full",
         "is_greeted",
@@ -53,7 +58,7 @@ class Fed:
         self.was_full = False
         self.is_responsive = True
         self.asked: asks.Admit | None = None
-        self.ask_s = self.rests_s = self.since_s = 0.0
+        self.ask_s = self.rests_s = self.since_s = self.beat_s = 0.0
         self.on_its_way = 0
         self._sizes: deque[tuple[int, int]] = deque()
 
@@ -251,9 +256,16 @@ class Feeding:
                 fed.told = min(has, stable)
                 yield store, fed
 
+    def _beat(self, fed: Fed, now_s: float) -> None:
+        """Have a store told again, after a while, that the source is there: by what is stable."""
+        beat_s = self.timing.beat_s
+        if beat_s and now_s >= fed.beat_s + beat_s:
+            fed.beat_s, fed.told = now_s, UNTOLD
+
     def tick(self, now_s: float) -> Iterator[str]:
         """Let be sent again what nobody answered for; yield the stores that do not answer."""
         for store, fed in self.stores.items():
+            self._beat(fed, now_s)
             waited_s = now_s - fed.since_s
             if fed.is_full and waited_s >= self.timing.retry_s:
                 fed.rewind(fed.end, now_s)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceq.streams.model.options import Scope, settled
+from onceq.streams.model.uses import beat_s
 from onceq.streams.model.window import Flight
 from onceq.streams.source.epochs import SourceLife, Timing
 from onceq.streams.source.releasing import Policy
@@ -34,10 +35,11 @@ def core_of(
         behavior=given["flight_size_behavior"],
     )
     resend_s = given["message_stability_timeout_ms"] / 1_000
+    activity_ms = given["activity_timeout_ms"]
     return Sending(
-        life,
+        replace(life, activity_ms=activity_ms),
         flight,
-        replace(timing or Timing(), resend_s=resend_s),
+        replace(timing or Timing(), resend_s=resend_s, beat_s=beat_s(activity_ms)),
         policy=Policy(**{one.name: given[one.name] for one in msgspec.structs.fields(Policy)}),
         backups=backups,
         reported=given["consensus_sequence_number_behavior"],

@@ -6,12 +6,12 @@ A Program. What is steady is the core's (`sending`): the driver runs that while 
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import replace
 
 from onceq.model.ops.base import Op, Program
 from onceq.streams.model.ops import WaitUntil
 from onceq.streams.model.quorum import StoreList
-from onceq.streams.source.epochs import Begun, Short, SourceLife, Succeeded, Timing, WhyEnded
+from onceq.streams.model.uses import Watch, is_source_in_use
+from onceq.streams.source.epochs import Begun, Short, SourceLife, Succeeded, Timing, Used, WhyEnded
 from onceq.streams.source.recovering import Past, Tried, recover
 
 
@@ -38,9 +38,11 @@ class TellShort(Op[None]):
 def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
     """Live until another life takes over, or a store has a number with another content.
 
+    It does not begin while another life is live: if stores go on hearing that, it gives up.
+
     The driver closes this when the source is closed.
     """
-    past = Past(wanted=life.own)
+    past, watch = Past(wanted=life.own), Watch()
     while True:
         found = yield from recover(life, past, timing)
         match found:
@@ -55,12 +57,25 @@ def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
                     own=over.needed[-1],
                     wanted=over.wanted,
                 )
-            case Tried(epoch=epoch, is_changing=is_changing):
-                epochs = past.epochs | {epoch} if past.epochs else past.epochs
-                past = replace(past, epochs=epochs, tried=epoch, puts_off=is_changing)
+            case Tried():
+                past = past.after(found)
                 yield from WaitUntil(within_s=timing.interval_s)
-            case Short():
-                yield from TellShort(short=found)
-                yield from WaitUntil(within_s=timing.interval_s)
+            case Short() | Used():
+                if (yield from _is_in_use(found, watch, timing)):
+                    return WhyEnded.IN_USE
             case Succeeded():
                 return found
+
+
+def _is_in_use(found: Short | Used, watch: Watch, timing: Timing) -> Program[bool]:
+    """Tell why no epoch can begin, and rest; or return that another life surely is live."""
+    if isinstance(found, Short):
+        yield from TellShort(short=found)
+        yield from WaitUntil(within_s=timing.interval_s)
+        return False
+    watch.note(found.users)
+    if is_source_in_use(found.lists, watch.sure):
+        return True
+    yield from TellShort(short=Short(used=frozenset(found.users)))
+    yield from WaitUntil(within_s=timing.retry_s)
+    return False

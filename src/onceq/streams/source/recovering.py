@@ -8,13 +8,13 @@ that it was filled since is dropped, and asked anew. Source: streams.md 5; ADR 2
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks
@@ -36,8 +36,17 @@ from onceq.streams.model.choice import (
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.states import LOOKS_MAX
+from onceq.streams.model.uses import InUse, may_take_over, own_part, stores_of
 from onceq.streams.source.admitting import admit
-from onceq.streams.source.epochs import Begun, Short, SourceLife, Succeeded, Timing, is_succeeded
+from onceq.streams.source.epochs import (
+    Begun,
+    Short,
+    SourceLife,
+    Succeeded,
+    Timing,
+    Used,
+    is_succeeded,
+)
 
 ROUNDS: Final = 3
 """Times that stores which have not answered are asked for their promise."""
@@ -70,6 +79,11 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
         """The last of its epochs; 0: none."""
         return max(self.epochs, default=0)
 
+    def after(self, tried: Tried) -> Past:
+        """Return what it did when it has tried an epoch, too."""
+        epochs = self.epochs | {tried.epoch} if self.epochs else self.epochs
+        return replace(self, epochs=epochs, tried=tried.epoch, puts_off=tried.is_changing)
+
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """An epoch was chosen for, and too few stores were admitted to it in time.
@@ -82,16 +96,28 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     is_changing: bool = False
 
 
-Recovered: TypeAlias = Begun | Short | Succeeded | Tried
+Recovered: TypeAlias = Begun | Short | Succeeded | Tried | Used
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """is_held: some store holds the stream, or was asked to create it."""
+    """is_held: some store holds the stream, or was asked to create it. used: by another life.
+
+    lists: all that were seen; answered: the stores that have.
+    """
 
     stream: int
     is_held: bool
     top: int
     refused: frozenset[str]
+    answered: frozenset[str]
+    used: Mapping[str, InUse]
+    lists: tuple[StoreList, ...]
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether too many stores hear another life for this one to begin."""
+        used = self.used.keys()
+        return not may_take_over(self.lists, self.answered - used, used)
 
 
 class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,9 +135,9 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
         looked = yield from _look(life, past, timing)
         if is_succeeded(past.needed, looked.refused):
             return Succeeded(epoch=looked.top)
-        epoch = max(looked.top, heard) + 1
-        if not looked.is_held:
-            epoch = max(epoch, life.born_s)
+        if not past.epochs and looked.is_in_use:
+            return Used(users=looked.used, lists=looked.lists)
+        epoch = max(looked.top, heard, 0 if looked.is_held else life.born_s - 1) + 1
         ask = asks.Fence(
             stream=looked.stream,
             epoch=epoch,
@@ -123,7 +149,7 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
         fenced = yield from _fence(life, past, ask, timing)
         if isinstance(fenced, asks.Refused):
             heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
-            yield from WaitUntil(within_s=timing.interval_s * _own_part(life.life, turn))
+            yield from WaitUntil(within_s=timing.interval_s * own_part(life.life, turn))
             continue
         log = choose(own, fenced.promised)
         if isinstance(log, Insufficient):
@@ -139,27 +165,13 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
     return Short()
 
 
-def _own_part(life: int, turn: int) -> float:
-    """Return how much of a rest a life takes before it looks again: between 0 and 1, at first 0.
-
-    Two that begin at once, and are as fast, would else refuse each other the same epoch each time.
-    """
-    if turn == 0:
-        return 0.0
-    digest = hashlib.sha256(f"{life} {turn}".encode()).digest()
-    return int.from_bytes(digest[:2], "little") / (1 << 16)
-
-
 def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     """Ask what was promised, and to whom."""
-    stores = {store for one in (*past.needed, past.own or life.own) for store in one.stores}
-    ask = asks.Look(topic=life.topic, session=life.session)
-    answers = yield from AskStores(
-        asked=dict.fromkeys(sorted(stores), ask),
-        enough=partial(_has_all, stores),
-        within_s=timing.ask_s,
-    )
-    found = {store: one for store, one in answers.items() if isinstance(one, asks.Found)}
+    lists = (*past.needed, past.own or life.own)
+    found = yield from _ask(life, stores_of(lists), timing)
+    if not past.epochs and any(one.used is not None for one in found.values()):
+        lists = seen(lists[-1], (one.has for one in found.values()))  # its list may be another
+        found |= yield from _ask(life, stores_of(lists) - found.keys(), timing)
     stream = past.stream or _called(found) or life.fresh
     of_stream = {store: one for store, one in found.items() if one.stream == stream}
     return _Looked(
@@ -171,7 +183,29 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
             for store, one in of_stream.items()
             if past.epochs and one.promised > past.epoch and one.life != life.life
         ),
+        answered=frozenset(found),
+        used={
+            store: one.used
+            for store, one in of_stream.items()
+            if one.used is not None and one.used.life != life.life
+        },
+        lists=lists,
     )
+
+
+def _ask(
+    life: SourceLife, stores: AbstractSet[str], timing: Timing
+) -> Program[dict[str, asks.Found]]:
+    """Ask some stores what they have of the stream."""
+    ask = asks.Look(topic=life.topic, session=life.session)
+    if not stores:
+        return {}
+    answers = yield from AskStores(
+        asked=dict.fromkeys(sorted(stores), ask),
+        enough=partial(_has_all, stores),
+        within_s=timing.ask_s,
+    )
+    return {store: one for store, one in answers.items() if isinstance(one, asks.Found)}
 
 
 def _has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> bool:

@@ -30,7 +30,7 @@ class Sending(Epochs):
         """
         standing = self.standing
         if standing.ended is not None:
-            telling.refuse_if_over(standing.ended)
+            telling.refuse_if_over(standing.ended, self.life)
         if standing.begun is None or self.is_starved:
             raise NotRegistered(
                 "no stable set of stores is responsive: wait until enough are back, then send again"

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from onceq.streams.errors import FrameRefused, NumberConflict, SourceSucceeded
+from onceq.streams.errors import (
+    FrameRefused,
+    NumberConflict,
+    RegistrationInUse,
+    SourceSucceeded,
+)
 from onceq.streams.model import asks, events
 from onceq.streams.model.frames import Frame, FrameKind, encode
 from onceq.streams.model.low import Consensus, agreed
@@ -100,8 +105,15 @@ def list_changed(begun: Begun) -> events.ListChanged:
     )
 
 
-def refuse_if_over(ended: WhyEnded | None) -> None:
-    """Raise SourceSucceeded or NumberConflict if a life has ended for good."""
+def refuse_if_over(ended: WhyEnded | None, life: SourceLife) -> None:
+    """Raise SourceSucceeded, NumberConflict or RegistrationInUse if a life has ended for good."""
+    if ended is WhyEnded.IN_USE:
+        raise RegistrationInUse(
+            f"the source of topic {life.topic!r}, session {life.session:#x}, is in use: its stores"
+            f" ({life.own.text()}) hear another live program as that. End the other one; or wait"
+            " until it is silent for its activity_timeout_ms, and open the source again; or give"
+            " this one a session of its own"
+        )
     if ended is WhyEnded.SUCCEEDED:
         raise SourceSucceeded("a later life of this source sends: end this one")
     if ended is WhyEnded.CONFLICT:
@@ -115,6 +127,9 @@ def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError]:
     """Yield for each store why no epoch can begin."""
     for store in sorted(short.forgot):
         why = f"{store} holds nothing of this stream, or damaged; too few others answered that do"
+        yield events.RegistrationError(stream=stream, store=store, why=why)
+    for store in sorted(short.used):
+        why = f"{store} hears another live user of this registration: end it, or wait until it ends"
         yield events.RegistrationError(stream=stream, store=store, why=why)
     for store in sorted(short.silent):
         why = f"{store} does not answer, and without it too few do: start it"

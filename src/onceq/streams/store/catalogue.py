@@ -220,14 +220,16 @@ class Catalogue:
         return Step(records=(note,), answer=answer)
 
     def acknowledge(self, ask: asks.Acknowledge) -> Step:
-        """Note what a receiver has processed: at most what is stable."""
+        """Note what a receiver has processed: at most what is stable, and only if that is news."""
         held = self.of(ask.stream)
         epoch = serving(held)
         if epoch == 0 or not _is_registered(held, ask):
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
-        return Step(records=(note,), answer=asks.Holding(epoch=epoch, end=below))
+        is_known = records.after(held, note) == held
+        made = () if is_known else (note,)
+        return Step(records=made, answer=asks.Holding(epoch=epoch, end=below))
 
     def deregister(self, ask: asks.Deregister) -> Step:
         """Forget a receiver; one that is not known is forgotten already."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from onceq.streams.store.records import Acknowledged, Held, Record, Registered, key_of, receiver
+from onceq.streams.model import asks
+from onceq.streams.store.records import Held, key_of, receiver
 
 Who: TypeAlias = tuple[int, str]
 """A stream, and the key of a receiver's position."""
@@ -42,13 +43,10 @@ class Lifetimes:
         self._heard_s.pop(who, None)
 
 
-def who(held: Held, record: Record) -> Who | None:
-    """Return which receiver of a stream a record was heard of; None: it is of none."""
-    match record:
-        case Registered():
-            return held.stream, key_of(record.regid, record.session)
-        case Acknowledged():
-            known = receiver(held, record.regid)
-            return None if known is None else (held.stream, known.key)
-        case _:
-            return None
+def who(held: Held, ask: asks.Register | asks.Acknowledge) -> Who | None:
+    """Return which receiver of a stream asks; None: it is none that could be known before."""
+    if isinstance(ask, asks.Acknowledge):
+        known = receiver(held, ask.regid)
+        return None if known is None else (held.stream, known.key)
+    has_name = bool(ask.session or ask.regid)
+    return (held.stream, key_of(ask.regid, ask.session)) if has_name else None

@@ -41,11 +41,12 @@ class Running(msgspec.Struct, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a Program for which a link waits. life: of who asked for it."""
+    """The answer of a Program for which a link waits. life, activity_ms: of who asked for it."""
 
     link: int
     waiting: Waiting
     life: int
+    activity_ms: int
 
 
 class Programs:
@@ -179,8 +180,10 @@ class Programs:
             waiting = Waiting(
                 position=running.position, stream=running.stream, tag=running.tag, answer=value
             )
-            life = 0 if running.ask is None else running.ask.life
-            yield Ended(link=running.link, waiting=waiting, life=life)
+            life, activity_ms = 0, 0
+            if running.ask is not None:
+                life, activity_ms = running.ask.life, running.ask.activity_ms
+            yield Ended(link=running.link, waiting=waiting, life=life, activity_ms=activity_ms)
         elif running.stream in self._trimming:
             self._trimming.remove(running.stream)
             if isinstance(value, records.Trimmed):

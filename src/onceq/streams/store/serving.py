@@ -11,17 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
-from onceq.streams.model import asks, encoding, frames
+from onceq.streams.model import asks, encoding, frames, uses
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
-from onceq.streams.store import acts, limits, listing
+from onceq.streams.store import acts, lifetimes, limits, listing
 from onceq.streams.store.acts import Act, Given
 from onceq.streams.store.answering import Answers, Waiting
-from onceq.streams.store.catalogue import Catalogue, Step
+from onceq.streams.store.catalogue import Catalogue, Step, serving
 from onceq.streams.store.lifetimes import Who
+from onceq.streams.store.presence import SOURCE, Presence
 from onceq.streams.store.programs import Programs
 from onceq.streams.store.ranging import RANGE_BYTES, ranged
+from onceq.streams.store.records import key_of
 from onceq.streams.store.store import Store
 
 UNSYNCED_BYTES_MAX: Final = 32 << 20
@@ -46,6 +50,7 @@ class Serving:
         self.range_bytes = range_bytes
         self.refused: Counter[WhyRefused] = Counter()
         self.programs = Programs(store, own)
+        self.presence = Presence(store.now_s)
         self._answers = Answers(store.synced)
         self._lives: dict[int, dict[int, int]] = {}
         self._receivers: dict[int, set[Who]] = {}
@@ -75,6 +80,7 @@ class Serving:
             case acts.Gone(link=link):
                 self._lives.pop(link, None)
                 self._receivers.pop(link, None)
+                self.presence.close(link)
                 self._answers.forget(link)
                 yield from self.programs.forget(link)
             case acts.Came(link=link, data=data):
@@ -130,6 +136,8 @@ class Serving:
             answer, position = self.store.take(frame, data, life)
         except StoreFull:
             answer, position = self._full(frame.stream), self.store.end
+        if isinstance(answer, asks.Holding | asks.Noted):
+            self.presence.hear((frame.stream, SOURCE), life)
         one = Waiting(position=position, stream=frame.stream, tag=TO_FRAMES, answer=answer)
         yield from self._answer(link, one)
 
@@ -142,31 +150,64 @@ class Serving:
                 yield from self._ranged(link, tag, ask)
             case asks.Admit():
                 yield from self._run(self.programs.admit(link, tag, ask))
+            case asks.Register() | asks.Acknowledge():
+                yield from self._of_receiver(link, tag, ask)
+            case uses.Leave():
+                left = self._left(ask)
+                one = Waiting(position=self.store.end, stream=ask.stream, tag=tag, answer=left)
+                yield from self._answer(link, one)
             case _:
                 yield from self._decided(link, tag, ask)
 
     def _decided(self, link: int, tag: int, ask: asks.Ask) -> Iterator[Act]:
         """Do what is one step: decide, append, and answer when it is synced."""
-        decided = ASKS[type(ask)](self.store.catalogue, ask)
+        answer, position = self._done(ask)
+        if isinstance(ask, asks.Look) and isinstance(answer, asks.Found):
+            answer = replace(answer, used=self.presence.other((answer.stream, SOURCE), 0))
         stream = getattr(ask, "stream", 0)
-        step = decided if isinstance(decided, Step) else Step(answer=decided)
-        try:
-            answer, position = step.answer, self.store.do(step)
-        except StoreFull:
-            answer, position = self._full(stream), self.store.end
-        else:
-            self._hear(link, step)
         one = Waiting(position=position, stream=stream, tag=tag, answer=answer)
         yield from self._answer(link, one)
         if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
             self._lives[link][stream] = ask.life
             yield from self._run(self.programs.overtake(stream))
 
-    def _hear(self, link: int, step: Step) -> None:
-        """Note which receiver is at the other end of a link."""
-        who = self.store.hear(step)
-        if who is not None:
+    def _done(self, ask: asks.Ask) -> tuple[asks.Answer, int]:
+        """Do what an ask leads to; return the answer, and the position for it."""
+        decided = ASKS[type(ask)](self.store.catalogue, ask)
+        step = decided if isinstance(decided, Step) else Step(answer=decided)
+        try:
+            return step.answer, self.store.do(step)
+        except StoreFull:
+            return self._full(getattr(ask, "stream", 0)), self.store.end
+
+    def _of_receiver(
+        self, link: int, tag: int, ask: asks.Register | asks.Acknowledge
+    ) -> Iterator[Act]:
+        """Do what a receiver asks, unless another life of it is live; note on which link it is."""
+        who = lifetimes.who(self.store.catalogue.of(ask.stream), ask)
+        used = self.presence.other(who, ask.life) if who is not None and ask.life else None
+        answer, position = (used, self.store.end) if used is not None else self._done(ask)
+        if isinstance(answer, asks.Registered):
+            who = ask.stream, key_of(answer.regid, ask.session)
+        if who is not None and isinstance(answer, asks.Registered | asks.Holding):
+            self.store.hear(who)
             self._receivers.setdefault(link, set()).add(who)
+            self._note_user(link, who, ask)
+        one = Waiting(position=position, stream=ask.stream, tag=tag, answer=answer)
+        yield from self._answer(link, one)
+
+    def _note_user(self, link: int, who: Who, ask: asks.Register | asks.Acknowledge) -> None:
+        """Note the user of a receiver's registration, if it says which life it is."""
+        if ask.life:
+            self.presence.use(who, ask.life, link=link, activity_ms=ask.activity_ms)
+            if isinstance(ask, asks.Acknowledge):
+                self.presence.hear(who, ask.life)
+
+    def _left(self, ask: uses.Leave) -> asks.Answer:
+        """Note that a life of a receiver has not come in."""
+        held = self.store.catalogue.of(ask.stream)
+        self.presence.leave((ask.stream, ask.key), ask.life)
+        return asks.Holding(epoch=serving(held), end=held.end)
 
     def _ranged(self, link: int, tag: int, ask: asks.Read | asks.Fetch) -> Iterator[Act]:
         """Give what is there of some numbers, behind the answer that says how much that is.
@@ -193,6 +234,8 @@ class Serving:
                 waiting = one.waiting
                 if isinstance(waiting.answer, asks.Holding | asks.Noted):
                     self._lives[one.link][waiting.stream] = one.life
+                    who, ms = (waiting.stream, SOURCE), one.activity_ms
+                    self.presence.use(who, one.life, link=one.link, activity_ms=ms)
                 yield from self._answer(one.link, waiting)
 
 

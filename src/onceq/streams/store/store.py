@@ -20,7 +20,7 @@ from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import Firsts, agreed_below, epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
-from onceq.streams.store.lifetimes import Lifetimes, Who, who
+from onceq.streams.store.lifetimes import Lifetimes, Who
 from onceq.streams.store.weights import Weights
 
 
@@ -106,14 +106,13 @@ class Store(ABC):
                     self.lifetimes.forget(one)
                     self.expired[held.stream] += 1
 
-    def hear(self, step: Step) -> Who | None:
-        """Note that the receiver is there for which this step is; return it, if there is one."""
-        for record in step.records:
-            found = who(self.catalogue.of(record.stream), record)
-            if found is not None:
-                self.lifetimes.hear(found, self._clock())
-                return found
-        return None
+    def hear(self, one: Who) -> None:
+        """Note that a receiver is there."""
+        self.lifetimes.hear(one, self._clock())
+
+    def now_s(self) -> float:
+        """Return what the clock of the store says, in seconds."""
+        return self._clock()
 
     def take(self, frame: frames.Frame, data: bytes, life: int) -> tuple[asks.Answer, int]:
         """Take a frame of a source's life; return the answer, and the position for it.
