@@ -58,7 +58,7 @@ def test_one_that_never_says_anything_is_never_sure() -> None:
         (listed("a"), "", "a", False, True),
         (listed("a b"), "b", "a", False, False),
         (listed("a b"), "", "ab", False, True),
-        (listed("a; b"), "a", "b", False, False),
+        (listed("a; b"), "a", "b", False, True),
     ],
 )
 def test_a_source_takes_over_or_is_refused_or_waits(

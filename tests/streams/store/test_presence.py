@@ -108,6 +108,16 @@ def test_one_that_is_heard_in_time_stays(served: Served, clock: Clock) -> None:
         served.told(acknowledge(FIRST), ONE)
 
 
+def test_one_that_is_heard_between_two_epochs_stays(served: Served, clock: Clock) -> None:
+    served.told(register(FIRST), ONE)
+    assert isinstance(served.told(fence(2, 9), OTHER), asks.Found)
+    for _ in range(3):
+        clock.now_s += 0.9 * ACTIVITY_MS / 1_000
+        assert served.told(acknowledge(FIRST), ONE) == asks.NotAdmitted()
+    assert isinstance(served.told(admission(2, 9, firsts=((1, 0),)), OTHER), asks.Holding)
+    assert served.told(register(SECOND), TWO) == InUse(life=FIRST)
+
+
 def test_one_that_wants_no_time_refuses_nobody(served: Served) -> None:
     served.told(register(FIRST, activity_ms=0), ONE)
     assert isinstance(served.told(register(SECOND), TWO), asks.Registered)

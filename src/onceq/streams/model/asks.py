@@ -16,6 +16,7 @@ from onceq.streams.model import listings, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tagged import Tagged
+from onceq.streams.model.tombstones import Mark
 
 NAME_MAX: Final = 255
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -90,7 +91,7 @@ class Register(Tagged, frozen=True):
 
     regid: 0: find or make one for topic and session; without a session, make one. A session that
     is known keeps the one that it has. life: of the receiver; 0: it does not say, and nobody is
-    refused for it. activity_ms: as in Admit.
+    refused for it. activity_ms: as in Admit. mark: as in `tombstones`, at least.
     """
 
     stream: Natural
@@ -101,6 +102,7 @@ class Register(Tagged, frozen=True):
     below: Natural = 0
     life: Natural = 0
     activity_ms: Natural = 0
+    mark: Mark = 0
 
 
 class Acknowledge(Tagged, frozen=True):
@@ -122,13 +124,14 @@ class Deregister(Tagged, frozen=True):
     """Forget this receiver; what it did not acknowledge may be trimmed.
 
     session: as in Acknowledge. key: in place of both: its name at all stores, by which the store
-    may know of it from others only.
+    may know of it from others only, or not at all. mark: as in Register.
     """
 
     stream: Natural
     regid: Natural = 0
     session: Natural = 0
     key: Name = ""
+    mark: Mark = 0
 
 
 class Positions(Tagged, frozen=True):
@@ -201,6 +204,7 @@ class Known(Tagged, frozen=True):
 
     epoch: Natural
     positions: Mapping[str, int]
+    marks: Mapping[str, Mark] = {}
 
 
 class Found(Tagged, frozen=True):

@@ -29,6 +29,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.model.tombstones import Mark, Positions, agreed
 
 Firsts = tuple[tuple[int, int], ...]
 """The epochs of a log, ascending, each with its first number."""
@@ -80,7 +81,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     bridge: None if it never was admitted. hints: lists of former promises, if it holds nothing.
     stable: everything below is stable, for all it knows. whole: the log has no damage between that
     and its end. positions: what each registered receiver has acknowledged, exclusive. passed: of a
-    store that keeps no messages: the number behind those that it saw; it holds nothing.
+    store that keeps no messages: the number behind those that it saw; it holds nothing. marks: of
+    receivers that were deregistered, see `tombstones`.
     """
 
     bridge: Bridge | None = None
@@ -91,6 +93,7 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = True
     positions: Mapping[str, int] = {}
     passed: int | None = None
+    marks: Mapping[str, Mark] = {}
 
     @property
     def admitted(self) -> int:
@@ -101,6 +104,11 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """Whether it was admitted to more than the creation of a stream."""
         return self.bridge is not None and self.bridge.stage is not Stage.CREATING
+
+    @property
+    def receivers(self) -> Positions:
+        """What it knows of receivers."""
+        return Positions(below=self.positions, marks=self.marks)
 
     @property
     def fillings(self) -> Fillings:
@@ -119,6 +127,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     lists: tuple[StoreList, ...]
     firsts: Firsts
     positions: Mapping[str, int]
+    marks: Mapping[str, Mark] = {}
 
 
 class Insufficient(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,12 +214,14 @@ def choose(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficien
         or not are_stable(record.governs, answers.keys())
     ):
         return _insufficient(record.governs, answers, counted)
+    known = agreed(record.governs, {store: one.receivers for store, one in holding.items()})
     return Log(
         admitted=best.admitted,
         end=best.end,
         lists=record.governs,
         firsts=best.bridge.firsts,
-        positions=merged(one.positions for one in holding.values()),
+        positions=known.below,
+        marks=known.marks,
     )
 
 

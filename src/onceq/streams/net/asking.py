@@ -44,19 +44,28 @@ class Deregistered(enum.Enum):
 async def deregistered(
     asker: Asker, of_stream: Mapping[str, listings.Listed], key: str, within_s: float
 ) -> Mapping[str, Deregistered]:
-    """Have stores forget a receiver, by its name at all stores; return what came of it at each."""
+    """Have stores forget a receiver, by its name at all stores; return what came of it at each.
+
+    Those that do not know it note that it is gone: they may learn it from others.
+    """
     names = sorted(of_stream)
+    known = {
+        store: any(receiver.key == key for receiver in of_stream[store].receivers)
+        for store in names
+    }
+    if not any(known.values()):
+        return dict.fromkeys(names, Deregistered.UNKNOWN)
     found = await asyncio.gather(
         *(_deregistered(asker, store, of_stream[store], key, within_s=within_s) for store in names)
     )
-    return dict(zip(names, found, strict=True))
+    done = dict(zip(names, found, strict=True))
+    others = {store: Deregistered.UNKNOWN for store in names if not known[store]}
+    return done | {store: one for store, one in others.items() if done[store] is Deregistered.DONE}
 
 
 async def _deregistered(
     asker: Asker, store: str, known: listings.Listed, key: str, *, within_s: float
 ) -> Deregistered:
-    if all(receiver.key != key for receiver in known.receivers):
-        return Deregistered.UNKNOWN
     ask = asks.Deregister(stream=known.stream, key=key)
     given = await asker.ask(store, ask, within_s)
     if given is None:

@@ -36,7 +36,7 @@ class Acknowledging:
     def __init__(self, who: Who, registration: Registration) -> None:
         position = registration.position
         self.who = who
-        self._epoch = position.epoch
+        self._epoch, self._mark = position.epoch, position.mark
         self._regids = dict(registration.regids)
         self._noted = dict.fromkeys(self._regids, registration.below)
         self._left_out: dict[str, int] = {}
@@ -80,6 +80,7 @@ class Acknowledging:
             below=below,
             life=self.who.life,
             activity_ms=self.who.activity_ms,
+            mark=self._mark,
         )
 
     def heard(self, asked: Mapping[str, asks.Ask], answers: Mapping[str, asks.Answer]) -> None:

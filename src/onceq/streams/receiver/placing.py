@@ -19,6 +19,7 @@ from onceq.streams.model import asks, low
 from onceq.streams.model.choice import Firsts, Promised, newest
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.model.tombstones import agreed, registered
 from onceq.streams.model.uses import InUse, Leave, Watch, is_receiver_in_use, own_part
 
 ROUNDS: Final = 3
@@ -52,7 +53,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
     everything below is, for all that stores know. begin: what lies before, no store has any more.
-    firsts: every epoch's first number.
+    firsts: every epoch's first number. mark: with which it registers, see `tombstones`.
     """
 
     stream: int
@@ -65,6 +66,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     stable: int = 0
     begin: int = 0
     firsts: Firsts = ()
+    mark: int = 0
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +183,10 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
     if record is None or not are_recovered(record.governs, of_epoch.keys()):
         return None
     streams = [one.stream for one in answers.values() if _serving(one) == epoch]
-    known = [one.positions[who.key] for one in of_epoch.values() if who.key in one.positions]
+    receivers = {store: one.receivers for store, one in of_epoch.items()}
+    mark = agreed(record.governs, receivers).mark(who.key)
+    counted = [one.below for one in receivers.values() if one.mark(who.key) == mark]
+    known = [one[who.key] for one in counted if who.key in one]
     below = _acknowledged(who, known, of_epoch)
     return Position(
         stream=streams[0],
@@ -198,6 +203,7 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         stable=max(one.stable for one in of_epoch.values()),
         begin=min((one.begin for one in of_epoch.values() if one.passed is None), default=0),
         firsts=record.firsts,
+        mark=registered(max(one.mark(who.key) for one in receivers.values())),
     )
 
 
@@ -240,6 +246,7 @@ def try_to_register(
         below=_noted(position, begin),
         life=who.life,
         activity_ms=who.activity_ms,
+        mark=position.mark,
     )
     noted: dict[str, asks.Registered] = {}
     users: dict[str, InUse] = {}

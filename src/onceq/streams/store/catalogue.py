@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from onceq.streams.model import asks, choice, frames, states
+from onceq.streams.model import asks, choice, frames, states, tombstones
 from onceq.streams.model.choice import Promised, Stage, kept_below
 from onceq.streams.model.states import Deed, Memory, Standing
 from onceq.streams.store import limits, records
@@ -98,6 +98,7 @@ class Catalogue:
             stable=held.stable,
             whole=not any(number >= held.stable for number in held.damaged),
             positions=held.positions,
+            marks=held.marks,
         )
 
     def fence(self, ask: asks.Fence) -> Step:
@@ -170,6 +171,7 @@ class Catalogue:
             begin=begin,
             end=end,
             positions=ask.log.positions,
+            marks=ask.log.marks,
             address=ask.address,
         )
         return Step(records=(note,), answer=asks.Holding(epoch=ask.bridge.epoch, end=end))
@@ -211,12 +213,19 @@ class Catalogue:
         regid = (ask.regid or self._regid + 1) if known is None else known.regid
         if known is None and records.receiver(held, regid) is not None:
             return Step(answer=asks.Refused(promised=held.promised))
-        below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
+        key = records.key_of(regid, ask.session)
+        mark = max(ask.mark, tombstones.registered(held.known.mark(key)))
+        is_known = mark == held.known.mark(key)
         note = records.Registered(
-            stream=ask.stream, regid=regid, topic=ask.topic, session=ask.session, below=below
+            stream=ask.stream,
+            regid=regid,
+            topic=ask.topic,
+            session=ask.session,
+            below=max(ask.below, held.positions.get(key, 0) if is_known else 0),
+            mark=mark,
         )
-        old = known is not None
-        answer = asks.Registered(epoch=ask.epoch, regid=regid, old=old, below=below)
+        old = known is not None and is_known
+        answer = asks.Registered(epoch=ask.epoch, regid=regid, old=old, below=note.below)
         return Step(records=(note,), answer=answer)
 
     def acknowledge(self, ask: asks.Acknowledge) -> Step:
@@ -227,21 +236,28 @@ class Catalogue:
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
-        is_known = records.after(held, note) == held
-        made = () if is_known else (note,)
+        known = records.receiver(held, ask.regid)
+        is_news = known is None or held.positions.get(known.key, -1) < below
+        made = (note,) if is_news else ()
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=below))
 
     def deregister(self, ask: asks.Deregister) -> Step:
-        """Forget a receiver; one that is not known is forgotten already."""
+        """Forget a receiver, and keep a tombstone, so that it is not learned from others again.
+
+        One that is asked for by its name has that also where it is not known.
+        """
         held = self.of(ask.stream)
         epoch = serving(held)
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
+        known = records.receiver(held, ask.regid) if _is_registered(held, ask) else None
+        key = ask.key if known is None else known.key
+        if key not in held.marks and len(held.marks) >= RECEIVERS_MAX:
+            return Step(answer=asks.Full(end=held.end))
         made: tuple[Record, ...] = ()
-        if ask.key in held.positions:
-            made = (records.Deregistered(stream=ask.stream, key=ask.key),)
-        elif _is_registered(held, ask):
-            made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
+        mark = tombstones.deregistered(max(ask.mark, held.known.mark(key)))
+        if key and (key in held.positions or held.known.mark(key) < mark):
+            made = (records.Deregistered(stream=ask.stream, key=key, mark=mark),)
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
 
     def look(self, ask: asks.Look) -> asks.Answer:
@@ -289,7 +305,7 @@ class Catalogue:
         held = self.of(ask.stream)
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return asks.NotAdmitted()
-        return asks.Known(epoch=ask.epoch, positions=held.positions)
+        return asks.Known(epoch=ask.epoch, positions=held.positions, marks=held.marks)
 
     def readable(self, ask: asks.Read) -> range:
         """Return the numbers that may be given: what is stable, or all to who saw the epoch."""

@@ -33,7 +33,7 @@ class Lifetimes:
         if self._lifetime_s is None:
             return []
         least_s = now_s - self._lifetime_s
-        keys = held.positions
+        keys = {*held.positions, *held.marks}
         return [
             key for key in keys if self._heard_s.setdefault((held.stream, key), now_s) < least_s
         ]

@@ -28,6 +28,7 @@ class Noting(Catalogue):
             hints=tuple(dict.fromkeys((*held.hints, *lists))),
             positions=held.positions,
             passed=held.end,
+            marks=held.marks,
         )
 
     def _admitted(self, ask: asks.Admit, held: Held, copied: range | None) -> Decided:

@@ -69,6 +69,12 @@ class Presence:
             user.heard += 1
             user.since_s = self._clock()
 
+    def see(self, who: Who, life: int) -> None:
+        """Note that a user is there, though what it says has no effect."""
+        user = self._users.get(who)
+        if user is not None and user.life == life:
+            user.since_s = self._clock()
+
     def leave(self, who: Who, life: int) -> None:
         """Note that a life does not use a registration any more."""
         user = self._users.get(who)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from onceq.streams.model.choice import Bridge, merged
 from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.tombstones import Positions, joined
 from onceq.streams.store.log.entries import EntryKind
 
 
@@ -40,16 +41,21 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     positions: Mapping[str, int] = {}
     address: str = ""
+    marks: Mapping[str, int] = {}
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver was registered, by topic and session, or by an id of its own."""
+    """A receiver was registered, by topic and session, or by an id of its own.
+
+    mark: of its registration, see `tombstones`. With a greater one than before, it begins anew.
+    """
 
     stream: int
     regid: int
     topic: str
     session: int
     below: int
+    mark: int = 0
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +67,15 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deregistered(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver was forgotten: by its id here, or by the key that its position has anywhere."""
+    """A receiver was forgotten: by its id here, or by the key that its position has anywhere.
+
+    mark: the tombstone that stays; 0: none does, and nothing is known of it any more.
+    """
 
     stream: int
     regid: int = 0
     key: str = ""
+    mark: int = 0
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +132,12 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     damaged: tuple[int, ...] = ()
     positions: Mapping[str, int] = {}
     receivers: tuple[Receiver, ...] = ()
+    marks: Mapping[str, int] = {}
+
+    @property
+    def known(self) -> Positions:
+        """What it knows of receivers, those that were deregistered too."""
+        return Positions(below=self.positions, marks=self.marks)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,6 +215,7 @@ def _after_control(held: Held, record: Promised | Admitted) -> Held:
 def _after_admission(held: Held, record: Admitted) -> Held:
     """Return what is known after an admission: the log was cut, and copies came."""
     damaged = tuple(number for number in held.damaged if number < record.kept)
+    known = joined(held.known, Positions(below=record.positions, marks=record.marks))
     return replace(
         held,
         promised=record.bridge.epoch,
@@ -208,7 +225,9 @@ def _after_admission(held: Held, record: Admitted) -> Held:
         end=record.end,
         stable=min(held.stable, record.end),
         damaged=_from(damaged, record.begin),
-        positions=merged((held.positions, record.positions)),
+        positions=known.below,
+        receivers=tuple(one for one in held.receivers if one.key in known.below),
+        marks=known.marks,
         address=record.address or held.address,
     )
 
@@ -221,11 +240,9 @@ def receiver(held: Held, regid: int) -> Receiver | None:
 def _with_receiver(held: Held, record: Registered) -> Held:
     noted = Receiver(regid=record.regid, topic=record.topic, session=record.session)
     others = tuple(one for one in held.receivers if one.regid != record.regid)
-    return replace(
-        held,
-        receivers=(*others, noted),
-        positions=merged((held.positions, {noted.key: record.below})),
-    )
+    marks = {noted.key: record.mark} if record.mark else {}
+    known = joined(held.known, Positions(below={noted.key: record.below}, marks=marks))
+    return replace(held, receivers=(*others, noted), positions=known.below, marks=known.marks)
 
 
 def _with_position(held: Held, regid: int, below: int) -> Held:
@@ -239,9 +256,11 @@ def _without(held: Held, record: Deregistered) -> Held:
     known = receiver(held, record.regid)
     gone = record.key if known is None else known.key
     left = {key: below for key, below in held.positions.items() if key != gone}
-    return replace(
-        held, positions=left, receivers=tuple(one for one in held.receivers if one.key != gone)
-    )
+    marks = {key: mark for key, mark in held.marks.items() if key != gone}
+    if record.mark:
+        marks[gone] = record.mark
+    others = tuple(one for one in held.receivers if one.key != gone)
+    return replace(held, positions=left, receivers=others, marks=marks)
 
 
 def _from(numbers: tuple[int, ...], begin: int) -> tuple[int, ...]:

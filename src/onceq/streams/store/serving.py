@@ -193,6 +193,8 @@ class Serving:
             self.store.hear(who)
             self._receivers.setdefault(link, set()).add(who)
             self._note_user(link, who, ask)
+        elif who is not None:
+            self.presence.see(who, ask.life)  # between two epochs it is there all the same
         one = Waiting(position=position, stream=ask.stream, tag=tag, answer=answer)
         yield from self._answer(link, one)
 

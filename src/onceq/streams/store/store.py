@@ -104,7 +104,7 @@ class Store(ABC):
                 with contextlib.suppress(StoreFull):
                     self._put(records.Deregistered(stream=held.stream, key=key))
                     self.lifetimes.forget(one)
-                    self.expired[held.stream] += 1
+                    self.expired[held.stream] += key in held.positions  # or it is a tombstone
 
     def hear(self, one: Who) -> None:
         """Note that a receiver is there."""

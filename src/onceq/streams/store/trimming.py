@@ -14,6 +14,7 @@ from onceq.streams.model import asks
 from onceq.streams.model.choice import acknowledged_below
 from onceq.streams.model.ops import AskStores
 from onceq.streams.model.quorum import are_recovered
+from onceq.streams.model.tombstones import Positions, agreed
 from onceq.streams.store.catalogue import serving
 from onceq.streams.store.limits import trimmed
 from onceq.streams.store.records import Held, Trimmed
@@ -38,11 +39,12 @@ def trim(held: Held, own: str, want: int) -> Program[Trimmed | None]:
         within_s=ASK_S,
     )
     known = {
-        store: answer.positions
+        store: Positions(below=answer.positions, marks=answer.marks)
         for store, answer in answers.items()
         if isinstance(answer, asks.Known) and answer.epoch == epoch
     }
-    known[own] = held.positions
+    known[own] = held.known
     if not are_recovered(lists, known.keys()):
         return None
-    return trimmed(held, want, acknowledged_below(known.values(), held.stable))
+    counted = agreed(lists, known).below
+    return trimmed(held, want, acknowledged_below((counted,), held.stable))
