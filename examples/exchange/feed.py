@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SUCCEEDED: Final = 3
 FLIGHT: Final = 10_000
+SILENT_MS: Final = 3_000
+"""A feed that says nothing for so long is gone for its stores: another one may be it."""
 SAY_S: Final = 0.1
 AGAIN_S: Final = 0.05
 SAMPLE: Final = 500
@@ -90,7 +92,12 @@ def feed(directory: RunDirectory, name: str, listen: str) -> None:
         directory.latencies(name).open("a", buffering=1) as file,
         streams.open(session_id=SESSIONS[name]) as context,
         context.source(
-            BARS, stores=setup.list, listen=listen, flight_size=FLIGHT, within_s=None
+            BARS,
+            stores=setup.list,
+            listen=listen,
+            flight_size=FLIGHT,
+            activity_timeout_ms=SILENT_MS,
+            within_s=None,
         ) as source,
     ):
         watch = Watch(source, file)
