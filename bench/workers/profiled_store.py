@@ -9,20 +9,20 @@ import cProfile
 import sys
 from pathlib import Path
 
-from onceq.streams.store.running import Running, Settings, run_store
+from onceq.streams.store.running import RunningStore, StoreSettings, run_store
 
 
 def main() -> None:
     """Run the store until it is told to stop."""
     listen, directory, out = sys.argv[1:]
 
-    def ready(running: Running) -> None:
+    def ready(running: RunningStore) -> None:
         sys.stdout.write(f"{running.address}\n")
         sys.stdout.flush()
         profile.enable()
 
     profile = cProfile.Profile()
-    run_store(Settings(listen=listen, directory=Path(directory)), ready=ready)
+    run_store(StoreSettings(listen=listen, directory=Path(directory)), ready=ready)
     profile.disable()
     profile.dump_stats(out)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from onceq.streams.store.rolling import LogFile
-from onceq.streams.store.running import Kind, Settings
+from onceq.streams.store.running import StoreKind, StoreSettings
 from onceq.streams.store.store_process import StoreProcess
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ END_S = 60.0
 class _One:
     """A store. settings: with the address that it was given first."""
 
-    settings: Settings
+    settings: StoreSettings
     process: StoreProcess
 
 
@@ -43,11 +43,11 @@ class Stores:
             undo.pop_all()
 
     def _begun(self, number: int) -> _One:
-        kind = Kind.MEMORY if self._in_memory else Kind.DISK
+        kind = StoreKind.MEMORY if self._in_memory else StoreKind.DISK
         home = None if self._in_memory else self._directory / f"store-{number}"
-        settings = Settings(listen=ANY, directory=home, kind=kind, init=home is not None)
+        settings = StoreSettings(listen=ANY, directory=home, kind=kind, init=home is not None)
         process = self._started(number, settings)
-        again = Settings(listen=process.address, directory=home, kind=kind)
+        again = StoreSettings(listen=process.address, directory=home, kind=kind)
         return _One(again, process)
 
     @property
@@ -72,7 +72,7 @@ class Stores:
         one = self._all[number]
         one.process = self._started(number, one.settings)
 
-    def _started(self, number: int, settings: Settings) -> StoreProcess:
+    def _started(self, number: int, settings: StoreSettings) -> StoreProcess:
         log = LogFile(path=self._directory / f"store-{number}.log")
         process = StoreProcess(settings, log=log)
         process.start(START_S)

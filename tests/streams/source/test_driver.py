@@ -119,6 +119,9 @@ def test_a_former_life_that_still_sends_is_fenced(tmp_path: Path) -> None:
             async with source(stores.listed()) as one:
                 await one.wait_registered(WITHIN_S)
                 await refused(lambda: zombie.send(b"zombie"), SourceSucceeded)
+                await soon(lambda: zombie._driver._is_over)
+                with pytest.raises(SourceSucceeded):  # in a thread that did not know it yet
+                    zombie._driver.take(b"zombie", asyncio.get_running_loop())
                 with pytest.raises(SourceSucceeded):
                     await zombie.wait_room(1, WITHIN_S)
                 await soon(lambda: len(heard.of(events.SourceFenced)) == 1)

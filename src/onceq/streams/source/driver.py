@@ -22,6 +22,7 @@ from onceq.streams.source.epochs import Begun, Succeeded, WhyEnded
 from onceq.streams.source.listening import Heard, Listening
 from onceq.streams.source.program import Over, SendOn, TellShort
 from onceq.streams.source.sending import Sending
+from onceq.streams.source.telling import refuse_if_over
 
 TICK_S: Final = 0.1
 TOLD_S: Final = 0.005
@@ -168,6 +169,7 @@ class Driver(RunsAsync):
         """As `send`, in any thread; loop: in which the life goes on."""
         with self.guard:
             if self._is_over:
+                refuse_if_over(self.core.ended, self.core.life)
                 raise IllegalState("the source is closed")
             numbers = self.core.take(message, given)
             is_first, self._is_taking = not self._is_taking, True
