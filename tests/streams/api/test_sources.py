@@ -160,7 +160,7 @@ def test_a_later_life_takes_over_and_the_former_one_is_told(
                 send_for_ever(zombie)
             soon(lambda: len(heard.of(streams.SourceFenced)) == 1)
             with pytest.raises(streams.SourceSucceeded):
-                zombie.wait_stable(WITHIN_S)
+                zombie.wait_registered(WITHIN_S)
             assert source.send(b"1") == 1
             source.wait_stable(WITHIN_S)
         assert read(context, RAW, 1, at=stores.at("a")).values() == [b"0", b"1"]
