@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from onceq.streams.model import asks
@@ -155,8 +156,7 @@ LOOK = asks.Look(topic="bars", session=9)
 def source(served: Served, life: int, epoch: int, link: int, activity_ms: int = 1_000) -> None:
     assert isinstance(served.told(fence(epoch, life), link), asks.Found)
     ask = admission(epoch, life, firsts=((1, 0),) if epoch > 1 else ())
-    given = {name: getattr(ask, name) for name in ask.__struct_fields__}
-    admitted = served.told(asks.Admit(**{**given, "activity_ms": activity_ms}), link)
+    admitted = served.told(msgspec.structs.replace(ask, activity_ms=activity_ms), link)
     assert isinstance(admitted, asks.Holding), admitted
 
 
