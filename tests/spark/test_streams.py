@@ -87,10 +87,10 @@ def test_batches_go_on_where_the_one_before_ended_and_are_acknowledged(
     limit = reader.getDefaultReadLimit()
     start = reader.initialOffset()
     there.send(2_500)
-    first = reader.latestOffset(start, limit)
+    first = moved(reader, start)
     assert first == {hexed(S): [there.source._core.epoch, 1_500]}
     assert bodies(reader, reader.partitions(start, first)) == texts(1_500)
-    second = reader.latestOffset(first, limit)
+    second = moved(reader, first)
     assert positions(there) == [0] * 3, "it is registered, and has acknowledged nothing"
     reader.commit(first)
     assert positions(there) == [1_500] * 3
@@ -104,7 +104,7 @@ def test_available_now_ends_where_it_began(there: Town, asked: list[StreamQueryR
     reader = query(asked, options(there))
     reader.prepareForTriggerAvailableNow()
     there.send(5, 5)
-    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    end = moved(reader, {})
     assert bodies(reader, reader.partitions({}, end)) == texts(5)
     assert positions(there) == [-1] * 3, "without a name it is registered nowhere"
 
