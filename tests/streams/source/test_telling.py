@@ -166,3 +166,20 @@ def test_a_change_of_lists_that_lacks_a_store_for_long_is_tried_more_rarely() ->
     source.begin(begun(12))
     source.pass_s(TIMING.interval_s)
     assert source.ends[10:] == [WhyEnded.LIST_CHANGES], "another one is tried at once"
+
+
+def test_a_store_that_is_linked_again_is_told_again_what_is_stable(source: Source) -> None:
+    """It may have started anew, and a source that is idle sends nothing else that tells it."""
+    source.send(b"0")
+    source.have("abc", 1)
+    source.pass_s(0.005)
+    source.sent.clear()
+    source.pass_s(0.005)
+    assert source.sent == {}, "all know it"
+    source.step(acts.Gone(store="c", why="it was restarted"))
+    source.step(acts.Opened(store="c"))
+    source.answer(asks.Holding(epoch=1, end=1))
+    source.pass_s(0.005)
+    told = [(one.count, one.number, one.stable) for one in source.sent["c"]]
+    assert told == [(0, 1, 1)]
+    assert source.sent.keys() == {"c"}

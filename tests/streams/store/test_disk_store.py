@@ -12,10 +12,12 @@ from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode
 from onceq.streams.model.quorum import listed
+from onceq.streams.source.telling import empty_frame
 from onceq.streams.store import records
 from onceq.streams.store.catalogue import Needs, Step
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.log.entries import EntryKind
 from tests.streams.store.logs import Ailing
 
 if TYPE_CHECKING:
@@ -349,3 +351,47 @@ def test_a_directory_is_one_stores_and_in_use_by_one_process(home: Path) -> None
     identity.write_text("{")
     with pytest.raises(StoreRefused, match="cannot be read"):
         DiskStore(home, chance)
+
+
+def test_what_is_stable_is_on_the_disk_though_no_message_follows(
+    store: DiskStore, home: Path
+) -> None:
+    begin(store, 1)
+    send_all(store, range(3))
+    send(store, empty_frame(S, 1, 3, 3))
+    store.tend()
+    store.log.commit()
+    store.tend()
+    assert not store.log.has_pending(), "it is said once"
+    for _ in range(2):
+        store = again(store, home)
+        assert store.catalogue.of(S).stable == 3
+    send(store, data_of(1, 3))
+    send(store, empty_frame(S, 1, 4, 4))
+    store.mark_stable()
+    store.mark_stable()
+    store = again(store, home)
+    assert store.catalogue.of(S).stable == 3, "it was not committed"
+    send(store, empty_frame(S, 1, 4, 4))
+    store.mark_stable()
+    store.log.commit()
+    store = again(store, home)
+    assert store.catalogue.of(S).stable == 4
+    store.close()
+
+
+def test_no_more_is_stable_than_a_store_has_whatever_its_disk_says(
+    store: DiskStore, home: Path
+) -> None:
+    """Older logs say nothing."""
+    begin(store, 1)
+    send_all(store, range(3))
+    store.log.append(EntryKind.MARK, 0, b"")
+    local = store.catalogue.of(S).local
+    store.log.append(EntryKind.MARK, 0, records.packed_stable({local: 9, local + 1: 4}))
+    store.log.commit()
+    store = again(store, home)
+    assert not store.forgot
+    assert store.catalogue.of(S).stable == 3
+    assert len(store.catalogue.streams) == 1
+    store.close()

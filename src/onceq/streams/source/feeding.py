@@ -81,9 +81,12 @@ class Fed:
         self.rewind(end, now_s)
 
     def admit(self, stage: Stage, end: int, now_s: float) -> None:
-        """Note that the store is admitted, and has everything before `end`."""
+        """Note that the store is admitted, and has everything before `end`.
+
+        It may have started anew, and knows of nothing that it is stable.
+        """
         self.stage, self.is_greeted, self.is_responsive = stage, True, True
-        self.end = max(self.end, end)
+        self.end, self.told = max(self.end, end), 0
         self.rewind(end, now_s)
 
     def rewind(self, sent: int, now_s: float) -> None:

@@ -330,6 +330,12 @@ class Catalogue:
         if (end, stable) != (held.end, held.stable):
             self._keep(replace(held, end=end, stable=stable))
 
+    def note_stable(self, local: int, below: int) -> None:
+        """Note that what a stream has below a number is stable, as it was said before."""
+        held = self.of_local(local)
+        if held is not None and held.stable < min(below, held.end):
+            self._keep(replace(held, stable=min(below, held.end)))
+
     def damage(self, stream: int, numbers: range) -> None:
         """Note that numbers cannot be read; they are not served until they are repaired."""
         held = self.of(stream)

@@ -150,9 +150,12 @@ class Daemon:
             stopping.cancel()
 
     async def _end(self) -> None:
-        """Commit what is left, answer for it, and close all links."""
+        """Commit what is left, and what is stable; answer for it, and close all links."""
         for one in list(self._performing.values()):
             one.cancel()
+        store = self.serving.store
+        if isinstance(store, DiskStore):
+            store.mark_stable()
         if self._committer is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._committer.stop)
             await asyncio.sleep(0)  # what it told is taken

@@ -9,9 +9,10 @@ nobody knows to be synced. A store whose last segment is damaged knows nothing a
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,8 @@ from onceq.streams.store.weights import Weighed, Weights
 
 RECLAIM_EVERY: Final = 10
 """How often a store is tended before it looks again for segments to free."""
+SAID_MAX: Final = 1_024
+"""Of so many streams a mark says what is stable; the next says it of others."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class DiskStore(Store):
         self.index = Index(self.geometry)
         self.reclaiming = Reclaiming(self)
         self._marked = self._tended = 0
+        self._said: dict[int, int] = {}
         self._is_copying = False
         self._unknown: set[int] = set()
         again = self._replay(found)
@@ -103,6 +107,7 @@ class DiskStore(Store):
         for entry in again:
             self._append_again(entry)
         self.log.commit()
+        self._said = {one.local: one.stable for one in self.catalogue.streams.values()}
         freed = self.reclaim()
         if found is not None and not self.forgot and found.number not in freed:
             self._seal(found)
@@ -155,6 +160,9 @@ class DiskStore(Store):
     def _apply(self, entry: Entry) -> None:
         if entry.kind in FRAMES:
             self._apply_frame(entry)
+        elif entry.kind is EntryKind.MARK:
+            for local, below in records.stable_of(entry.payload).items():
+                self.catalogue.note_stable(local, below)
         elif entry.kind in records.KINDS.values():
             self._note(records.record_of(entry.kind, entry.payload))
 
@@ -237,13 +245,39 @@ class DiskStore(Store):
         return self.log.synced
 
     def tend(self) -> None:
-        """Free segments, copy forward what is left in one, and say how far the log is synced."""
-        if self.log.has_room(0, EntryKind.MARK):
-            self._marked = mark(self.log, self._marked)
+        """Free segments, copy forward what is left in one, and say how far the log is synced.
+
+        An idle log says what is stable too: the last frames could not, and a source that has ended
+        tells it to nobody who starts again.
+        """
+        if not self.log.has_pending():
+            self._mark(self.stable_unsaid())
         self._tended += 1
         if self._is_copying or self._tended % RECLAIM_EVERY == 0:
             self.reclaiming.free()
             self._is_copying = self.reclaiming.step() > 0
+
+    def mark_stable(self) -> None:
+        """Say in the log what is stable, if it does not: the store is about to end."""
+        while self.log.failed is None and (unsaid := self.stable_unsaid()):
+            payload = records.packed_stable(unsaid)
+            if not self.log.has_room(len(payload), EntryKind.MARK):
+                return
+            self.log.append(EntryKind.MARK, 0, payload)
+            self._said.update(unsaid)
+
+    def stable_unsaid(self) -> Mapping[int, int]:
+        """Return below what streams are stable, by short numbers, where no mark has said it."""
+        held = self.catalogue.streams.values()
+        unsaid = ((one.local, one.stable) for one in held)
+        later = (one for one in unsaid if one[1] != self._said.get(one[0], 0))
+        return dict(itertools.islice(later, SAID_MAX))
+
+    def _mark(self, unsaid: Mapping[int, int]) -> None:
+        payload = records.packed_stable(unsaid) if unsaid else b""
+        if self.log.has_room(len(payload), EntryKind.MARK):
+            self._marked = mark(self.log, self._marked, payload)
+            self._said.update(unsaid)
 
     def _put(self, record: records.Record) -> int:
         local = self.catalogue.of(record.stream).local

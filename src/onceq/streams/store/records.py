@@ -164,6 +164,7 @@ KINDS: Final[dict[type[Any], EntryKind]] = {
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODERS: Final = {kind: msgspec.msgpack.Decoder(record) for record, kind in KINDS.items()}
 _SNAPSHOTS: Final = msgspec.msgpack.Decoder(Snapshot)
+_STABLE: Final = msgspec.msgpack.Decoder(dict[int, int])
 
 
 def packed(record: Record | Snapshot) -> bytes:
@@ -174,6 +175,16 @@ def packed(record: Record | Snapshot) -> bytes:
 def record_of(kind: EntryKind, payload: bytes) -> Record:
     """Return the record that an entry holds."""
     return _DECODERS[kind].decode(payload)  # type: ignore[no-any-return] # by the kind
+
+
+def packed_stable(stable: Mapping[int, int]) -> bytes:
+    """Return the payload of a mark that says below what streams are stable, by short numbers."""
+    return _ENCODER.encode(stable)
+
+
+def stable_of(payload: bytes) -> Mapping[int, int]:
+    """Return what a mark says of that; older logs say nothing."""
+    return _STABLE.decode(payload) if payload else {}
 
 
 def snapshot_of(payload: bytes) -> Snapshot:

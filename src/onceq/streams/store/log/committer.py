@@ -100,14 +100,15 @@ class Committer:
             self._told(synced)
 
 
-def mark(log: Log, marked: int) -> int:
+def mark(log: Log, marked: int, payload: bytes = b"") -> int:
     """Say in the log how far it is synced, if no entry does; return how far that is said.
 
-    marked: what the last call returned. By whoever appends, when nothing was for a while: an entry
-    says only how far the log was synced before it.
+    marked: what the last call returned. payload: what is to be said beside, though all is synced.
+    By whoever appends, when nothing was for a while: an entry says only how far the log was synced
+    before it.
     """
-    if log.synced <= marked or log.has_pending():
+    if log.has_pending() or (log.synced <= marked and not payload):
         return marked
     synced = log.synced
-    log.append(EntryKind.MARK, 0, b"")
+    log.append(EntryKind.MARK, 0, payload)
     return max(synced, log.end)

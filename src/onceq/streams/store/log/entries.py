@@ -46,7 +46,7 @@ class EntryKind(enum.IntEnum):
     """What an entry is. COPY: a frame fetched from another store, which counts from its ADMIT on.
 
     RELOCATED: a frame that was copied forward, out of a segment that is freed. MARK: nothing but
-    how far the log is synced.
+    how far the log is synced, and what is stable though no frame says so.
     """
 
     FRAME = 1
