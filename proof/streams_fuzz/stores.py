@@ -34,7 +34,7 @@ STREAMS_KEPT_MAX: Final = 10_000
 MAY_ANSWER: Final[Mapping[type[Any], tuple[type[Any], ...]]] = {
     asks.Look: (asks.Found,),
     asks.Learn: (asks.Information, asks.Forgot, asks.Others),
-    asks.Fence: (asks.Found, asks.Refused, asks.Full),
+    asks.Fence: (asks.Found, asks.Refused, asks.Taken, asks.Full),
     asks.Admit: (asks.Holding, asks.Refused, asks.Forgot, asks.Lacking, asks.Full),
     asks.Fetch: (asks.Range, asks.Forgot),
     asks.Read: (asks.Range, asks.Forgot),

@@ -37,7 +37,7 @@ TIMING = Timing(
     room_s=4.0,
 )
 TICK_S = 0.2
-TOPIC, SESSION = "bars", 9
+TOPIC, SESSION, REGID = "bars", 9, 1_000
 FLIGHT = 8
 BORN_S = 1_000
 """What the clock says when a schedule begins."""
@@ -57,6 +57,7 @@ class SourceNode:
             topic=TOPIC,
             session=SESSION,
             address=self.name,
+            regids=dict.fromkeys(own.stores, REGID) if world.has_regids else {},
         )
         self.caller = Caller(world.net, self.name)
         self.caller.linked = lambda store: self._step(acts.Opened(store=store))

@@ -60,6 +60,7 @@ class World:
         self.promises = Promises()
         self.did: Counter[str] = Counter()
         self.net = Net(self.chance)
+        self.has_regids = seed % 2 == 1
         self.lists = self.chance.choices(LISTS, WEIGHTS)[0]
         self.at = 0
         self.promises.used = set(self.lists)

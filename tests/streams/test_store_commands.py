@@ -70,7 +70,7 @@ async def use(address: str) -> None:
     source = await Source.to(address)
     fence = asks.Fence(stream=S, epoch=1, life=5, own=ABC, topic="bars", session=9)
     assert isinstance(await source.ask(fence), asks.Found)
-    assert await source.ask(admission(1)) == asks.Holding(epoch=1, end=0)
+    assert await source.ask(admission(1)) == asks.Holding(epoch=1, end=0, regid=1)
     source.link.send(data_of(1, 0))
     assert await source.heard() == asks.Holding(epoch=1, end=1)
     ask = asks.Register(stream=S, epoch=1, topic="bars", session=0xB5)

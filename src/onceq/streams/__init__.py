@@ -49,6 +49,7 @@ from onceq.streams.model.events import (
 from onceq.streams.model.low import RecoveryInfo
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.message import Identity, Message
+from onceq.streams.receiver.seeking import SourceRegistration
 from onceq.streams.receiver.tokens import Token
 from onceq.streams.store.limits import Limits, WhenFull
 from onceq.streams.store.rolling import LogFile, Roll
@@ -94,6 +95,7 @@ __all__ = [
     "SequenceNumbers",
     "Source",
     "SourceFenced",
+    "SourceRegistration",
     "SourceStatistics",
     "SourceSucceeded",
     "Stable",

@@ -42,7 +42,7 @@ def made(home: Path, name: str) -> DiskStore:
 async def begun(address: str) -> Source:
     source = await Source.to(address)
     assert isinstance(await source.ask(FENCE), asks.Found)
-    assert await source.ask(admission(1)) == asks.Holding(epoch=1, end=0)
+    assert await source.ask(admission(1)) == asks.Holding(epoch=1, end=0, regid=1)
     return source
 
 
@@ -97,7 +97,7 @@ def test_a_store_copies_what_it_lacks_from_another(tmp_path: Path) -> None:
                 bridge=Bridge(epoch=2, stage=Stage.SETTLED, lists=(ABC,), firsts=((1, 0), (2, 60))),
                 donors=("127.0.0.1:1", at),
             )
-            assert await late.ask(ask) == asks.Holding(epoch=2, end=60)
+            assert await late.ask(ask) == asks.Holding(epoch=2, end=60, regid=1)
             assert list(second.read(S, range(60))) == sent, "in answers of a mebibyte"
             source.link.close()
             late.link.close()

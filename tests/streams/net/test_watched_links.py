@@ -42,7 +42,7 @@ class Watched:
         """Have a store admitted."""
         assert await self.asker.ask(at, FENCE, WITHIN_S) is not None
         given = await self.asker.ask(at, admission(1), WITHIN_S)
-        assert given == (asks.Holding(epoch=1, end=0), ())
+        assert given == (asks.Holding(epoch=1, end=0, regid=1), ())
 
 
 def test_frames_go_on_the_link_on_which_the_store_promised_and_are_answered() -> None:

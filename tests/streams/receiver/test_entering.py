@@ -105,15 +105,18 @@ class World:
         assert life.registration is not None
         while True:
             yield BEAT_S
-            beat = asks.Acknowledge(
-                stream=S,
-                regid=1,
-                below=0,
-                session=SESSION,
-                life=life.number,
-                activity_ms=life.activity_ms,
-            )
-            yield from self._ask(life, dict.fromkeys(life.registration.regids, beat))
+            beats = {
+                store: asks.Acknowledge(
+                    stream=S,
+                    regid=regid,
+                    below=0,
+                    session=SESSION,
+                    life=life.number,
+                    activity_ms=life.activity_ms,
+                )
+                for store, regid in life.registration.regids.items()
+            }
+            yield from self._ask(life, beats)
 
     def _ask(self, life: Life, asked: Any) -> Generator[float, None, dict[str, Any]]:
         answers: dict[str, Any] = {}
@@ -196,9 +199,8 @@ def test_one_that_is_heard_by_a_minority_alone_does_not_keep_others_out() -> Non
     for store in "bc":
         world.stores[store].step(acts.Gone(link=first.number))
     assert first.registration is not None
-    first.registration = Registration(
-        position=first.registration.position, begin=0, regids={"a": 1}
-    )
+    heard = {"a": first.registration.regids["a"]}
+    first.registration = Registration(position=first.registration.position, begin=0, regids=heard)
     second = world.enter(12)
     world.until(second)
     assert second.registration is not None

@@ -131,7 +131,7 @@ def test_a_store_that_forgot_is_admitted_only_by_its_own_promise() -> None:
     assert store.do(store.catalogue.admit(admit(4))) == asks.Forgot()
     store.fence(4)
     assert store.do(store.catalogue.admit(admit(4, life=6))) == asks.Refused(promised=4)
-    assert store.do(store.catalogue.admit(admit(4))) == asks.Holding(epoch=4, end=0)
+    assert store.do(store.catalogue.admit(admit(4))) == asks.Holding(epoch=4, end=0, regid=1)
 
 
 def test_a_store_copies_what_it_lacks_before_it_is_admitted() -> None:
@@ -142,7 +142,9 @@ def test_a_store_copies_what_it_lacks_before_it_is_admitted() -> None:
     needs = store.catalogue.admit(ask)
     assert needs == Needs(begin=2, end=5, firsts=((1, 0), (2, 4)))
     assert isinstance(store.catalogue.admit(ask, range(2, 4)), Needs), "not enough"
-    assert store.do(store.catalogue.admit(ask, range(2, 5))) == asks.Holding(epoch=3, end=5)
+    assert store.do(store.catalogue.admit(ask, range(2, 5))) == asks.Holding(
+        epoch=3, end=5, regid=1
+    )
     held = store.catalogue.of(S)
     assert (held.promised, held.life, held.end, held.begin) == (3, 6, 5, 0)
 
@@ -163,12 +165,12 @@ def test_what_the_chosen_log_lacks_is_cut_and_stable_is_never() -> None:
     for number in range(4):
         store.take(frame(1, number, stable=2))
     ask = admit(2, life=6, end=3, admitted=1, firsts=((1, 0),))
-    assert store.do(store.catalogue.admit(ask)) == asks.Holding(epoch=2, end=3)
+    assert store.do(store.catalogue.admit(ask)) == asks.Holding(epoch=2, end=3, regid=1)
     assert store.catalogue.of(S).end == 3
     below = admit(3, life=6, end=1, admitted=1, firsts=((1, 0),))
     assert store.do(store.catalogue.admit(below)) == asks.Lacking(begin=1, end=2)
     accepted = asks.Admit(stream=S, life=6, log=below.log, bridge=below.bridge, accept_loss=True)
-    assert store.do(store.catalogue.admit(accepted)) == asks.Holding(epoch=3, end=1)
+    assert store.do(store.catalogue.admit(accepted)) == asks.Holding(epoch=3, end=1, regid=1)
     assert store.catalogue.of(S).stable == 1
 
 
@@ -179,15 +181,15 @@ def register(epoch: int, session: int = 9, **fields: Any) -> asks.Register:
 def test_a_session_keeps_its_regid_and_its_position() -> None:
     store = Store().admitted(1)
     first = store.do(store.catalogue.register(register(1)))
-    assert first == asks.Registered(epoch=1, regid=1, old=False, below=0)
+    assert first == asks.Registered(epoch=1, regid=2, old=False, below=0)
     for number in range(5):
         store.take(frame(1, number, stable=number))
-    store.do(store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=1, below=3)))
+    store.do(store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=2, below=3)))
     again = store.do(store.catalogue.register(register(1)))
-    assert again == asks.Registered(epoch=1, regid=1, old=True, below=3)
+    assert again == asks.Registered(epoch=1, regid=2, old=True, below=3)
     other = store.do(store.catalogue.register(register(1, session=10)))
     assert isinstance(other, asks.Registered)
-    assert other.regid == 2
+    assert other.regid == 3
 
 
 def test_receivers_without_a_session_are_not_one() -> None:
@@ -198,9 +200,9 @@ def test_receivers_without_a_session_are_not_one() -> None:
         assert isinstance(answer, asks.Registered)
         assert not answer.old
         regids.append(answer.regid)
-    assert regids == [1, 2]
-    again = store.do(store.catalogue.register(register(1, session=0, regid=2)))
-    assert again == asks.Registered(epoch=1, regid=2, old=True, below=0)
+    assert regids == [2, 3]
+    again = store.do(store.catalogue.register(register(1, session=0, regid=3)))
+    assert again == asks.Registered(epoch=1, regid=3, old=True, below=0)
 
 
 def test_a_chosen_id_replaces_nobody() -> None:
@@ -225,7 +227,7 @@ def test_no_more_than_what_is_stable_is_acknowledged() -> None:
     store.do(store.catalogue.register(register(1)))
     store.take(frame(1, 0, count=9))
     store.take(frame(1, 9, stable=4, count=0))
-    store.do(store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=1, below=9)))
+    store.do(store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=2, below=9)))
     assert store.catalogue.of(S).positions == {"session 9": 4}
 
 
@@ -233,7 +235,7 @@ def test_nobody_registers_or_acknowledges_between_a_promise_and_an_admission() -
     store = Store().admitted(1)
     store.do(store.catalogue.register(register(1)))
     store.fence(2, life=6)
-    acknowledge = asks.Acknowledge(stream=S, regid=1, below=0)
+    acknowledge = asks.Acknowledge(stream=S, regid=2, below=0)
     for epoch in (0, 1, 2):
         assert store.do(store.catalogue.register(register(epoch))) == asks.NotAdmitted()
     assert store.do(store.catalogue.acknowledge(acknowledge)) == asks.NotAdmitted()
@@ -241,10 +243,10 @@ def test_nobody_registers_or_acknowledges_between_a_promise_and_an_admission() -
 
 def test_a_receiver_that_is_not_known_acknowledges_nothing() -> None:
     store = Store().admitted(1)
-    acknowledge = asks.Acknowledge(stream=S, regid=1, below=3)
+    acknowledge = asks.Acknowledge(stream=S, regid=2, below=3)
     assert store.do(store.catalogue.acknowledge(acknowledge)) == asks.NotAdmitted()
     store.do(store.catalogue.register(register(1)))
-    store.catalogue.apply(records.Deregistered(stream=S, regid=1))
+    store.catalogue.apply(records.Deregistered(stream=S, regid=2))
     assert store.catalogue.of(S).positions == {}
     assert store.do(store.catalogue.acknowledge(acknowledge)) == asks.NotAdmitted()
 
@@ -272,7 +274,7 @@ def test_damage_above_what_is_stable_silences_a_store_until_it_is_repaired() -> 
     assert store.do(store.catalogue.admit(admit(1))) == asks.Forgot(), "it does not have 4"
     store.catalogue.repair(S, range(4, 5))
     assert store.catalogue.found(S).whole
-    assert store.do(store.catalogue.admit(admit(1))) == asks.Holding(epoch=1, end=5)
+    assert store.do(store.catalogue.admit(admit(1))) == asks.Holding(epoch=1, end=5, regid=1)
     assert store.catalogue.of(S).damaged == (1,)
 
 
@@ -357,7 +359,7 @@ def test_a_stage_that_comes_late_does_not_undo_a_later_one() -> None:
     joint = replace(settled, bridge=replace(settled.bridge, stage=Stage.JOINT))
     for ask in (joint, settled, joint):
         answer = store.do(store.catalogue.admit(ask))
-        assert answer == asks.Holding(epoch=1, end=0)
+        assert answer == asks.Holding(epoch=1, end=0, regid=1)
     bridge = store.catalogue.of(S).bridge
     assert bridge is not None
     assert bridge.stage is Stage.SETTLED

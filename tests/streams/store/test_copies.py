@@ -35,7 +35,7 @@ def test_copies_of_an_admission_that_came_to_nothing_are_forgotten(
     store.do(store.catalogue.fence(fence(2)))
     store.keep_copies(admission(2, end=4, firsts=((1, 0),)), [data_of(1, 2), data_of(1, 3)])
     answer, _ = store.admitted(admission(2, end=2, firsts=((1, 0),)))
-    assert answer == asks.Holding(epoch=2, end=2)
+    assert answer == asks.Holding(epoch=2, end=2, regid=1)
     data = data_of(2, 2)
     store.take(decode(data), data, 5)
     if isinstance(store, DiskStore):
@@ -79,7 +79,7 @@ def test_copies_of_another_admission_are_no_part_of_one(home: Path, *, is_disk: 
     assert needs == Needs(begin=1, end=4, firsts=((1, 0),))
     assert store.catalogue.of(S).end == 1
     store.keep_copies(ask, [data_of(1, number) for number in range(1, 4)])
-    assert store.admitted(ask, range(1, 4))[0] == asks.Holding(epoch=3, end=4)
+    assert store.admitted(ask, range(1, 4))[0] == asks.Holding(epoch=3, end=4, regid=1)
     assert log_of(store) == [(1, number) for number in range(4)]
     if isinstance(store, DiskStore):
         store.close()
@@ -94,7 +94,7 @@ def test_a_log_that_ends_within_copies_that_came_to_nothing(home: Path, *, is_di
     zombie = admission(2, end=5, firsts=((1, 0), (2, 1)))
     store.keep_copies(zombie, [data_of(2, number) for number in range(1, 5)])
     answer, _ = store.admitted(admission(3, end=2, firsts=((1, 0),)))
-    assert answer == asks.Holding(epoch=3, end=2)
+    assert answer == asks.Holding(epoch=3, end=2, regid=1)
     for number in range(2, 4):
         data = data_of(3, number)
         store.take(decode(data), data, 5)

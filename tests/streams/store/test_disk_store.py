@@ -186,7 +186,7 @@ def test_copies_count_from_the_admission_on(store: DiskStore, home: Path) -> Non
     assert isinstance(store.admit(ask, stray)[0], Needs), "of another epoch than the chosen log"
     copies = [data_of(3, n, b"copy") for n in range(2, 5)]
     answer, position = store.admit(ask, copies)
-    assert answer == asks.Holding(epoch=4, end=5)
+    assert answer == asks.Holding(epoch=4, end=5, regid=1)
     assert store.log.commit() >= position
     expected = [data_of(1, 0), data_of(1, 1), *copies]
     assert list(store.read(S, range(9))) == expected

@@ -122,7 +122,7 @@ def test_a_receiver_is_deregistered_by_its_name_wherever_it_is_known_from() -> N
         replace(town.held, positions={**town.held.positions, "session 9": 1})
     )
     shown = {one.key: (one.regid, one.below) for one in listed(town.held).receivers}
-    assert shown == {KEY: (1, 2), "session 9": (0, 1)}
+    assert shown == {KEY: (2, 2), "session 9": (0, 1)}
     for key, left in (("session 9", [KEY]), (KEY, []), ("session 9", [])):
         answer = town.served.told(asks.Deregister(stream=S, key=key))
         assert isinstance(answer, asks.Holding)

@@ -175,7 +175,7 @@ def test_a_store_that_serves_has_statistics_and_exposes_them(tmp_path: Path) -> 
             (stream,) = found.streams
             assert (stream.topic, stream.session, stream.end, stream.stable) == ("bars", 9, 9, 8)
             assert stream.receivers == (
-                ReceiverStatistics(regid=1, key="session b5", below=3, lag=5),
+                ReceiverStatistics(regid=2, key="session b5", below=3, lag=5),
             )
             assert stream.size_bytes > 9 * len(b"message")
             assert found.disk is not None

@@ -41,7 +41,7 @@ def fence(store: NoCacheStore, epoch: int, life: int = 5) -> asks.Answer:
 
 def begun(store: NoCacheStore, epoch: int = 1) -> None:
     fence(store, epoch)
-    assert store.admit(admission(epoch))[0] == asks.Noted(epoch=epoch)
+    assert store.admit(admission(epoch))[0] == asks.Noted(epoch=epoch, regid=1)
 
 
 def take(store: NoCacheStore, number: int, epoch: int = 1, life: int = 5) -> asks.Answer:
@@ -110,10 +110,10 @@ def test_a_longer_epoch_goes_on_where_the_source_says(store: NoCacheStore) -> No
     take(store, 6)
     fence(store, 2)
     ask = admission(2, end=30, firsts=((1, 0),))
-    assert store.admit(ask)[0] == asks.Noted(epoch=2), "it copies nothing"
+    assert store.admit(ask)[0] == asks.Noted(epoch=2, regid=1), "it copies nothing"
     assert store.catalogue.of(S).end == 30
     take(store, 30, epoch=2)
-    assert store.admit(ask)[0] == asks.Noted(epoch=2), "settled"
+    assert store.admit(ask)[0] == asks.Noted(epoch=2, regid=1), "settled"
     assert store.catalogue.of(S).end == 31
 
 
@@ -123,12 +123,12 @@ def test_it_knows_where_receivers_are(store: NoCacheStore, home: Path) -> None:
         take(store, n)
     step = store.catalogue.register(asks.Register(stream=S, epoch=1, topic="bars", session=3))
     store.do(step)
-    assert step.answer == asks.Registered(epoch=1, regid=1, old=False, below=0)
-    done = store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=1, below=4))
+    assert step.answer == asks.Registered(epoch=1, regid=2, old=False, below=0)
+    done = store.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=2, below=4))
     store.do(done)
     assert done.answer == asks.Holding(epoch=1, end=4)
     store.log.commit()
     store = again(store, home)
     known = store.catalogue.register(asks.Register(stream=S, epoch=1, topic="bars", session=3))
-    assert known.answer == asks.Registered(epoch=1, regid=1, old=True, below=4)
+    assert known.answer == asks.Registered(epoch=1, regid=2, old=True, below=4)
     store.close()

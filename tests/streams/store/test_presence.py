@@ -50,7 +50,7 @@ def register(life: int, session: int = SESSION, **given: Any) -> asks.Register:
     return asks.Register(stream=S, epoch=1, topic="bars", session=session, **given)
 
 
-def acknowledge(life: int, regid: int = 1, **given: Any) -> asks.Acknowledge:
+def acknowledge(life: int, regid: int = 2, **given: Any) -> asks.Acknowledge:
     given = {"session": SESSION, "life": life, "activity_ms": ACTIVITY_MS, **given}
     return asks.Acknowledge(stream=S, regid=regid, below=0, **given)
 

@@ -50,7 +50,7 @@ def test_no_answer_leaves_before_what_it_says_is_synced(served: Served) -> None:
     served.ask(admission(1))
     assert served.heard() == []
     served.commit()
-    assert served.heard() == [asks.Holding(epoch=1, end=0)]
+    assert served.heard() == [asks.Holding(epoch=1, end=0, regid=1)]
     served.send(*(data_of(1, n) for n in range(3)))
     assert served.heard() == []
     served.commit()
@@ -94,7 +94,7 @@ def test_a_frame_counts_as_of_the_life_that_was_admitted_on_its_link(served: Ser
     assert served.told(admission(1, 4), OTHER) == asks.Refused(promised=1)
     served.send(data_of(1, 1), link=OTHER)
     assert served.heard(OTHER) == [asks.Refused(promised=1)]
-    assert served.told(admission(1), OTHER) == asks.Holding(epoch=1, end=1)
+    assert served.told(admission(1), OTHER) == asks.Holding(epoch=1, end=1, regid=1)
     served.send(data_of(1, 1), link=OTHER)
     served.commit()
     assert served.heard(OTHER) == [asks.Holding(epoch=1, end=2)]
@@ -194,7 +194,7 @@ def test_a_store_that_lacks_something_fetches_it_and_then_answers(served: Served
     served.commit()
     (data,) = served.sent[SOURCE]
     assert decode(data).number == tag
-    assert served.heard() == [asks.Holding(epoch=2, end=3)]
+    assert served.heard() == [asks.Holding(epoch=2, end=3, regid=1)]
     served.ask(asks.Fetch(stream=S, begin=0, end=3), OTHER)
     assert served.heard(OTHER)[1:] == [0, 1, 2]
 
@@ -243,7 +243,7 @@ def test_a_store_in_memory_answers_at_once() -> None:
     assert len(served.heard()) == 1
     served.ask(admission(1))
     served.send(data_of(1, 0))
-    assert served.heard() == [asks.Holding(epoch=1, end=0), asks.Holding(epoch=1, end=1)]
+    assert served.heard() == [asks.Holding(epoch=1, end=0, regid=1), asks.Holding(epoch=1, end=1)]
 
 
 def test_it_takes_nothing_while_too_much_waits_for_the_disk(

@@ -107,16 +107,16 @@ def test_receivers_register_acknowledge_and_are_forgotten(served: Served) -> Non
     served.heard()
     register = asks.Register(stream=S, epoch=1, topic="bars", session=3)
     known = served.told(register, OTHER)
-    assert known == asks.Registered(epoch=1, regid=1, old=False, below=0)
-    assert served.told(asks.Acknowledge(stream=S, regid=1, below=9), OTHER).end == 4, "stable"
-    assert served.told(register, OTHER) == asks.Registered(epoch=1, regid=1, old=True, below=4)
+    assert known == asks.Registered(epoch=1, regid=2, old=False, below=0)
+    assert served.told(asks.Acknowledge(stream=S, regid=2, below=9), OTHER).end == 4, "stable"
+    assert served.told(register, OTHER) == asks.Registered(epoch=1, regid=2, old=True, below=4)
     positions = served.told(asks.Positions(stream=S, epoch=1), OTHER)
     assert positions == asks.Known(epoch=1, positions={"session 3": 4})
     for _ in range(2):
-        gone = served.told(asks.Deregister(stream=S, regid=1), OTHER)
+        gone = served.told(asks.Deregister(stream=S, regid=2), OTHER)
         assert gone == asks.Holding(epoch=1, end=5)
     assert served.store.catalogue.of(S).positions == {}
-    assert served.told(asks.Deregister(stream=9, regid=1), OTHER) == asks.NotAdmitted()
+    assert served.told(asks.Deregister(stream=9, regid=2), OTHER) == asks.NotAdmitted()
 
 
 def test_the_greatest_id_that_may_be_chosen_leaves_ids_for_others(served: Served) -> None:

@@ -56,7 +56,7 @@ def test_a_promise_ends_the_admission_that_copies(served: Served) -> None:
     give(served, first)
     assert served.heard() == [], "its answer was given"
     give(served, second)
-    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3, regid=1)]
 
 
 def test_a_promise_of_less_ends_none(served: Served) -> None:
@@ -64,7 +64,7 @@ def test_a_promise_of_less_ends_none(served: Served) -> None:
     assert isinstance(served.told(fence(3, life=6), OTHER), asks.Found)
     assert served.dropped == []
     give(served, served.asked[0])
-    assert served.heard() == [asks.Holding(epoch=8, end=3)]
+    assert served.heard() == [asks.Holding(epoch=8, end=3, regid=1)]
 
 
 def test_an_admission_to_more_ends_the_one_that_copies(served: Served) -> None:
@@ -74,7 +74,7 @@ def test_an_admission_to_more_ends_the_one_that_copies(served: Served) -> None:
     assert served.dropped == [first.program]
     assert served.heard() == [asks.Lacking(begin=0, end=3)]
     give(served, second)
-    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3, regid=1)]
     numbers = asks.Fetch(stream=S, begin=0, end=9)
     served.ask(numbers)
     assert served.heard() == [asks.Range(begin=0, end=3, frames=3), 0, 1, 2]
@@ -86,7 +86,7 @@ def test_an_admission_to_less_waits_for_none(served: Served) -> None:
     assert served.heard() == [asks.Lacking(begin=1, end=3)]
     assert served.dropped == []
     give(served, served.asked[0])
-    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3, regid=1)]
 
 
 def test_what_was_copied_for_an_admission_that_came_to_nothing_is_not_copied_again(
@@ -101,7 +101,7 @@ def test_what_was_copied_for_an_admission_that_came_to_nothing_is_not_copied_aga
     assert isinstance(fetch.op, FetchRange)
     assert (fetch.op.ask.begin, fetch.op.ask.end) == (2, 3)
     give(served, fetch, (2,))
-    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3, regid=1)]
     served.ask(asks.Fetch(stream=S, begin=0, end=9), OTHER)
     assert served.heard(OTHER) == [asks.Range(begin=0, end=3, frames=3), 0, 1, 2]
 
@@ -124,6 +124,6 @@ def test_a_life_that_asks_again_is_copied_for_on_its_new_link(served: Served) ->
     first, second = served.asked
     assert served.dropped == [first.program]
     give(served, second)
-    assert served.heard(OTHER) == [asks.Holding(epoch=8, end=3)]
+    assert served.heard(OTHER) == [asks.Holding(epoch=8, end=3, regid=1)]
     served.step(acts.Gone(link=SOURCE))
     assert served.dropped == [first.program]

@@ -13,13 +13,15 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 from onceq.streams.model import events
-from onceq.streams.model.low import RecoveryInfo
+from onceq.streams.model.low import RecoveryInfo, next_number
 from onceq.streams.model.options import Scope, settled
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.net.address import Address, address, refuse_unless_safe
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.driver import Wishes
 from onceq.streams.receiver.placing import Who
+from onceq.streams.receiver.seeking import Id, SourceRegistration
+from onceq.streams.source import regids
 from onceq.streams.source.epochs import SourceLife
 from onceq.streams.source.options import core_of
 from onceq.streams.source.sending import Sending
@@ -30,7 +32,7 @@ OnEvent: TypeAlias = Callable[[events.Event], None]
 Deliver: TypeAlias = Literal["stable", "live"]
 _DELIVER: Final = ("stable", "live")
 _SESSION_MAX: Final = 2**64 - 1
-_REGID_MAX: Final = 2**32 - 1
+_STORES: Final = "127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403"
 _NOWHERE: Final = StoreList(groups=())
 """The stores of a receiver that will learn them."""
 
@@ -57,6 +59,7 @@ class SourceOptions(TypedDict, total=False):
     source_liveness_timeout_ms: int
     activity_timeout_ms: int
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
+    late_join: bool
     backups: str
 
 
@@ -64,8 +67,9 @@ class ReceiverOptions(TypedDict, total=False):
     """The options of a receiver, as keywords; the table of options says what they mean.
 
     Beside it: source_session_id: of the source, where several send on the topic. regid: the id that
-    a receiver without a session chose itself. choose: called with what is known before the life
-    begins; it may return the number to begin with.
+    a receiver without a session chose itself; or it is called with what its source is called at
+    stores, and returns the id. choose: called with what is known before the life begins; it may
+    return the number to begin with.
     """
 
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
@@ -78,7 +82,7 @@ class ReceiverOptions(TypedDict, total=False):
     activity_timeout_ms: int
     use_late_join: bool
     source_session_id: int
-    regid: int
+    regid: int | Callable[[SourceRegistration], int]
     choose: Callable[[RecoveryInfo], int | None]
 
 
@@ -130,7 +134,7 @@ def _text(name: str, value: object, example: str) -> str:
 
 def _list(shared: Shared, stores: object, options: Mapping[str, Any]) -> StoreList:
     """Return the list of stores that a source is given."""
-    text = _text("stores", stores, "127.0.0.1:7401 127.0.0.1:7402 127.0.0.1:7403")
+    text = _text("stores", stores, _STORES)
     made = listed(
         text,
         intragroup=options["retention_intragroup_stability_behavior"],
@@ -164,28 +168,45 @@ def source_parts(
 ) -> SourceParts:
     """Check what a source is given. Raises InvalidValue, which says what to do."""
     table = {name: value for name, value in given.items() if name != BACKUPS}
-    options = settled(table, Scope.SOURCE)
+    options: Any = settled(table, Scope.SOURCE)
     backups = given.get(BACKUPS, "")
     if backups:
         _list(shared, backups, options)
-    session = shared.session(session_id)
-    if session == 0:
-        raise InvalidValue(
-            f"the source of topic {topic.name!r} has no session: give open(session_id=...) a number"
-            " of your own, the same in each life: by it stores know what was sent before"
-        )
+    plain, its = regids.split(_text("stores", stores, _STORES))
     life = SourceLife(
         life=secrets.randbits(63) + 1,
         born_s=int(time.time()),
-        own=_list(shared, stores, options),
+        own=_list(shared, plain, options),
         topic=topic.name,
-        session=session,
+        session=_source_session(shared, topic, session_id, its),
+        regids=its,
+        late_join=options["late_join"],
     )
     return SourceParts(
         core=core_of(life, table, backups=backups),
         listen=None if listen is None else _listen(shared, listen),
         options=options,
     )
+
+
+def _source_session(
+    shared: Shared, topic: Topic[Any], session_id: int | None, its: Mapping[str, int]
+) -> int:
+    """Return the session of a source. its: RegIDs; those are given in place of a session."""
+    if its and session_id is not None:
+        raise InvalidValue(
+            "session_id and RegIDs in stores: stores know a source by one of them: leave one out"
+        )
+    if its:
+        return regids.session_of(topic.name, its, secrets.randbits(63) + 1)
+    session = shared.session(session_id)
+    if session == 0:
+        raise InvalidValue(
+            f"the source of topic {topic.name!r} has no session: give open(session_id=...) a number"
+            " of your own, the same in each life: by it stores know what was sent before; or RegIDs"
+            " with the stores: host:port/0 for new ones"
+        )
+    return session
 
 
 def _listen(shared: Shared, listen: object) -> Address:
@@ -238,17 +259,13 @@ def receiver_parts(
         explicit_ack_only=options["explicit_ack_only"],
         allow_confirmed_delivery=options["allow_confirmed_delivery"],
         receiver_liveness_interval_ms=options["receiver_liveness_interval_ms"],
-        choose=beside.get("choose") if options["use_late_join"] else _next,
+        choose=beside.get("choose") if options["use_late_join"] else next_number,
+        named=_named_by(beside["regid"]) if callable(beside.get("regid")) else None,
     )
     has_own = "regid" in beside
     session = (check_session(session_id) or 0) if has_own else shared.session(session_id)
     who = _who(topic, session, beside, options)
     return ReceiverParts(who=who, wishes=wishes, at=at)
-
-
-def _next(known: RecoveryInfo) -> int:
-    """Return the number of the next message: what was sent before is not asked for."""
-    return known.high + 1
 
 
 def _who(
@@ -261,7 +278,8 @@ def _who(
             " what was acknowledged before"
         )
     source = beside.get("source_session_id")
-    chosen = _number("regid", beside["regid"], _REGID_MAX) if "regid" in beside else 0
+    given = beside.get("regid", 0)
+    chosen = 0 if "regid" not in beside or callable(given) else _regid(given)
     return Who(
         topic=topic.name,
         source=0 if source is None else _number("source_session_id", source, _SESSION_MAX),
@@ -274,6 +292,20 @@ def _who(
         life=secrets.randbits(63) + 1,
         activity_ms=options["activity_timeout_ms"],
     )
+
+
+def _regid(value: object) -> int:
+    return _number("regid", value, regids.REGID_MAX)
+
+
+def _named_by(chooses: Callable[[SourceRegistration], int]) -> Callable[[SourceRegistration], Id]:
+    """Return how a receiver is called at stores, as its application chooses."""
+
+    def named(its: SourceRegistration) -> Id:
+        chosen = _regid(chooses(its))
+        return Id(regid=chosen, key=key_of(chosen, 0))
+
+    return named
 
 
 CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], ...]] = (

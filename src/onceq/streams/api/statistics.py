@@ -12,7 +12,8 @@ class SourceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Of a source. stream, epoch: 0 before the first epoch. is_registered: it may send now.
 
     next_number: of the next message. stable_below: everything before is stable. in_flight: messages
-    that are not; retained_bytes: what is kept to be sent again. stores: the list.
+    that are not; retained_bytes: what is kept to be sent again. stores: the list. session_id: by
+    which stores know its stream. regids: what it is called at stores.
     """
 
     stream: int
@@ -23,6 +24,8 @@ class SourceStatistics(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     retained_bytes: int
     stores: str
+    session_id: int = 0
+    regids: dict[str, int] = {}
 
 
 class ReceiverStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,8 @@ def source_statistics(core: Sending) -> SourceStatistics:
         in_flight=len(core.keeping.flight),
         retained_bytes=core.retention.bytes,
         stores=core.own.text(),
+        session_id=core.life.session,
+        regids=core.regids,
     )
 
 

@@ -68,6 +68,7 @@ class AsyncInto:
             is_stable_only=True,
             choose=self._choose,
             check=self._check,
+            joins_late=True,
             finished=lambda: self._at.number,
         )
         self._receiver = AsyncReceiver(

@@ -29,16 +29,21 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 
 
 class Look(Tagged, frozen=True):
-    """What do you have of the stream of this topic and session? Changes nothing."""
+    """What do you have of the stream of this topic and session? Changes nothing.
+
+    regid: of its source at this store: a stream of this topic that has it is meant before another.
+    """
 
     topic: Name
     session: Natural
+    regid: Natural = 0
 
 
 class Fence(Tagged, frozen=True):
     """Promise this epoch to this life of a source, and heed no former one. own: its list.
 
-    topic, session: by which the stream is looked for.
+    topic, session: by which the stream is looked for. regid: of the source at this store; 0: find
+    or make one.
     """
 
     stream: Natural
@@ -47,13 +52,15 @@ class Fence(Tagged, frozen=True):
     own: StoreList
     topic: Name = ""
     session: Natural = 0
+    regid: Regid = 0
 
 
 class Admit(Tagged, frozen=True):
     """Take the chosen log, cut what else you have, and note the bridge record.
 
     donors: addresses of stores that had all of the chosen log: to be asked first. address: the
-    source's. activity_ms: after so long of silence it counts as gone; 0: at once.
+    source's. activity_ms: after so long of silence it counts as gone; 0: at once. late_join:
+    whether its receivers may begin with what was sent before them.
     """
 
     stream: Natural
@@ -64,6 +71,7 @@ class Admit(Tagged, frozen=True):
     address: Name = ""
     accept_loss: bool = False
     activity_ms: Natural = 0
+    late_join: bool = True
 
 
 class Fetch(Tagged, frozen=True):
@@ -210,14 +218,24 @@ class Known(Tagged, frozen=True):
 class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`.
 
-    used: the live user that the source's registration has there, as a look is told.
+    session, regid, late_join: of the source, as this store knows them. used: the live user that the
+    source's registration has there, as a look is told.
     """
 
     stream: Natural = 0
     promised: Natural = 0
     life: Natural = 0
     has: Promised = Promised()
+    session: Natural = 0
+    regid: Natural = 0
+    late_join: bool = True
     used: uses.InUse | None = None
+
+
+class Taken(Tagged, frozen=True):
+    """Another source has this RegID here."""
+
+    regid: Natural
 
 
 class Refused(Tagged, frozen=True):
@@ -235,16 +253,24 @@ class NotAdmitted(Tagged, frozen=True):
 
 
 class Holding(Tagged, frozen=True):
-    """The store is in the epoch, and has everything below `end`, synced."""
+    """The store is in the epoch, and has everything below `end`, synced.
+
+    regid: told of an admission: the source's here.
+    """
 
     epoch: Natural
     end: Natural
+    regid: Natural = 0
 
 
 class Noted(Tagged, frozen=True):
-    """The store is in the epoch, and keeps no messages: it counts for no stability."""
+    """The store is in the epoch, and keeps no messages: it counts for no stability.
+
+    regid: as of Holding.
+    """
 
     epoch: Natural
+    regid: Natural = 0
 
 
 class Conflict(Tagged, frozen=True):
@@ -311,6 +337,7 @@ Answer: TypeAlias = (
     | Information
     | Others
     | Known
+    | Taken
     | Refused
     | Forgot
     | NotAdmitted

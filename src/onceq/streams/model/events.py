@@ -31,9 +31,9 @@ class Notification(enum.StrEnum):
 class StoreRegistered(Happened, frozen=True, kw_only=True):
     """A store has registered this source or receiver.
 
-    regid: of a source: the id of its stream. old: whether it knew it before; if not, this is its
-    first life there. last: the last number that the store has, or that
-    this receiver has acknowledged there; -1: none.
+    regid: what it is called there, and no other source, or no other receiver of the stream. old:
+    whether the store knew it before; if not, this is its first life there. last: the last number
+    that the store has, or that this receiver has acknowledged there; -1: none.
     """
 
     store: str

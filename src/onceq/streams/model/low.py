@@ -72,6 +72,11 @@ def info(*, acknowledged_below: int, end: int, maximum: int | None) -> RecoveryI
     )
 
 
+def next_number(shown: RecoveryInfo) -> int:
+    """Return the number of the next message: what was sent before is not asked for."""
+    return shown.high + 1
+
+
 def low(shown: RecoveryInfo, answer: int | None = None) -> int:
     """Return the first number that a life gets. answer: of the call-back; None: it has none.
 

@@ -200,6 +200,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         text="which of the numbers that stores answer is reported: lowest, majority or highest",
     ),
     Option(
+        name="late_join",
+        um="late_join",
+        scopes=_SOURCE,
+        kind=bool,
+        default=True,
+        read_by="source.epochs.SourceLife",
+        text="whether receivers get what was sent before their life; if not, each life begins with"
+        " what is next, whatever it wishes",
+    ),
+    Option(
         name="retransmit_request_maximum",
         um="retransmit_request_maximum",
         scopes=_RECEIVER,

@@ -17,7 +17,7 @@ from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.driver import CLOSE_S, Application, Driver, ShowIt, Tell, Wishes
 from onceq.streams.receiver.ops import Shown
 from onceq.streams.receiver.placing import Registration, Who, enter
-from onceq.streams.receiver.seeking import seek
+from onceq.streams.receiver.seeking import seek, source_registration
 from onceq.streams.receiver.tokens import Token
 
 
@@ -123,6 +123,12 @@ class AsyncReceiver:
             for store in sorted(known.lists[-1].stores):
                 refuse_unless_safe(address(store), has_tls=self._certificates is not None)
             self.who = replace(self.who, source=known.session, known=known.lists[-1])
+        if self.wishes.named is not None:
+            its = yield from source_registration(
+                self.who, within_s=patience.ask_s, rest_s=patience.rest_s
+            )
+            called = self.wishes.named(its)
+            self.who = replace(self.who, regid=called.regid, key=called.key)
         return (
             yield from enter(
                 self.who,
@@ -130,6 +136,7 @@ class AsyncReceiver:
                 patience.rest_s,
                 choose=self.wishes.choose,
                 check=self.wishes.check,
+                joins_late=self.wishes.joins_late,
             )
         )
 

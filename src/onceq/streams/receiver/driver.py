@@ -31,6 +31,7 @@ from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
 from onceq.streams.receiver.placing import Position, Registration, Who
+from onceq.streams.receiver.seeking import Id, SourceRegistration
 from onceq.streams.receiver.tokens import Tokens
 
 ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
@@ -56,7 +57,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     call-back that may have the life begin with another number than it would. check: called with
     what was found of the stream, before the life is registered; it may raise. finished: for an
     application that goes on with messages after it was shown them: below which number it has come
-    to their end.
+    to their end. joins_late: whatever the source says of late join, it begins where it was.
+    named: called with what its source is called at stores: what the receiver is to be called.
     """
 
     is_stable_only: bool = True
@@ -69,6 +71,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
     check: Callable[[Position], None] | None = None
     finished: Callable[[], int] | None = None
+    joins_late: bool = False
+    named: Callable[[SourceRegistration], Id] | None = None
 
     def __post_init__(self) -> None:
         least = min(self.application_outstanding_maximum, self.receiver_liveness_interval_ms)

@@ -53,7 +53,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
     below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
     everything below is, for all that stores know. begin: what lies before, no store has any more.
-    firsts: every epoch's first number. mark: with which it registers, see `tombstones`.
+    firsts: every epoch's first number. mark: with which it registers, see `tombstones`. late_join:
+    whether the source lets receivers begin with what was sent before them; if not, a life begins
+    with the next message.
     """
 
     stream: int
@@ -67,6 +69,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     begin: int = 0
     firsts: Firsts = ()
     mark: int = 0
+    late_join: bool = True
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,12 +111,15 @@ def enter(
     *,
     choose: Callable[[low.RecoveryInfo], int | None] | None = None,
     check: Callable[[Position], None] | None = None,
+    joins_late: bool = False,
 ) -> Program[Registration]:
     """Find where a life begins, and register it, however long that takes.
 
     rest_s: how long to wait when too few stores have answered in one epoch. check: called with what
-    was found, before any store notes the life; what it raises ends this. Raises RegistrationInUse
-    if another life is live: so many stores go on hearing it that no stable set is left.
+    was found, before any store notes the life; what it raises ends this. joins_late: also where the
+    source has turned late join off, which else has a life begin with the next message. Raises
+    RegistrationInUse if another life is live: so many stores go on hearing it that no stable set is
+    left.
     """
     watch, turn = Watch(), 0
     while True:
@@ -122,7 +128,9 @@ def enter(
         if position is not None:
             if check is not None:
                 check(position)
-            registration = yield from try_to_register(who, position, within_s, choose)
+            may_choose = position.late_join or joins_late
+            chooses = choose if may_choose else low.next_number
+            registration = yield from try_to_register(who, position, within_s, chooses)
             if isinstance(registration, Registration):
                 return registration
             if registration is not None:
@@ -204,6 +212,7 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         begin=min((one.begin for one in of_epoch.values() if one.passed is None), default=0),
         firsts=record.firsts,
         mark=registered(max(one.mark(who.key) for one in receivers.values())),
+        late_join=all(one.late_join for one in answers.values() if _serving(one) == epoch),
     )
 
 

@@ -81,14 +81,16 @@ def _asked(life: SourceLife, begun: Begun) -> Mapping[str, asks.Admit]:
 def _heard(begun: Begun, answers: Mapping[str, asks.Answer]) -> Begun:
     """Return what is known after some answers."""
     noted, ends, refused = dict(begun.noted), dict(begun.ends), set(begun.refused)
+    regids = dict(begun.regids)
     for store, answer in answers.items():
         match answer:
-            case asks.Holding(end=end):
+            case asks.Holding(end=end, regid=regid):
                 noted[store], ends[store] = begun.bridge.stage, end
-            case asks.Noted():
-                noted[store] = begun.bridge.stage
+                regids[store] = regid
+            case asks.Noted(regid=regid):
+                noted[store], regids[store] = begun.bridge.stage, regid
             case asks.Refused():
                 refused.add(store)
             case _:
                 pass  # it forgot, has no room, or lacks what nobody gives
-    return replace(begun, noted=noted, ends=ends, refused=frozenset(refused))
+    return replace(begun, noted=noted, ends=ends, refused=frozenset(refused), regids=regids)

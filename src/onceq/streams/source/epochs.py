@@ -19,8 +19,10 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a source. life: by which stores tell it from others; never used before.
 
     born_s: what the clock said then, in seconds since 1970. own: the list that the source is to
-    use. address: where receivers find it. activity_ms: a store that hears nothing of it for so long
-    lets a later life take over; 0: at once.
+    use. session: by which stores know its stream; one that gives RegIDs has the session that stores
+    know by those, and this one if they know none. regids: at stores. address: where receivers find
+    it. late_join: whether they may begin with what was sent before them. activity_ms: a store that
+    hears nothing of it for so long lets a later life take over; 0: at once.
     """
 
     life: int
@@ -30,6 +32,8 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     session: int
     address: str = ""
     activity_ms: int = 0
+    regids: Mapping[str, int] = {}
+    late_join: bool = True
 
     @property
     def fresh(self) -> int:
@@ -49,8 +53,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     noted: the stage that each store has noted; ends: of the logs of those that keep messages. seen:
     the ends that stores answered to the fence. donors: stores to copy from, the best first.
-    refused: stores that had promised more. unable: those that had no room for a promise. fresh:
-    those that have promised, and hold nothing of the stream.
+    refused: stores that had promised more. unable: those that could not promise: they had no room,
+    or another source has the RegID there (taken). fresh: those that have promised, and hold nothing
+    of the stream. session: of the source. regids: its at stores. late_join: what those that hold
+    the stream knew of it; None: it is new.
     """
 
     stream: int
@@ -63,6 +69,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     refused: frozenset[str] = frozenset()
     unable: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
+    session: int = 0
+    regids: Mapping[str, int] = {}
+    late_join: bool | None = None
 
     @property
     def epoch(self) -> int:
@@ -74,12 +84,13 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
     """A recovery could not be complete now. forgot: stores that answered, and hold nothing.
 
     silent: the others that are needed. If none is silent, no wait helps. used: those that hear
-    another live user of the registration.
+    another live user of the registration. taken: those where another source has the RegID.
     """
 
     forgot: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
 
 
 class Succeeded(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +159,7 @@ def admission(life: SourceLife, begun: Begun, store: str) -> asks.Admit:
         donors=tuple(one for one in begun.donors if one != store),
         address=life.address,
         activity_ms=life.activity_ms,
+        late_join=life.late_join,
     )
 
 

@@ -52,6 +52,7 @@ def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
                     return over.why
                 past = Past(
                     stream=found.stream,
+                    session=found.session,
                     epochs=frozenset({found.epoch}),
                     needed=over.needed,
                     own=over.needed[-1],

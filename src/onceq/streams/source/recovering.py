@@ -58,7 +58,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     epochs: all whose log it chose; the first that it sent in, and what it tried since. tried: the
     last that it tried, whether it ever sent; stores that hold it may be silent now. needed: the
     lists by which it last counted what is stable. own: the last of them; None: the life's. wanted:
-    the list to change to. puts_off: the last try was to begin that, and came to nothing.
+    the list to change to. puts_off: the last try was to begin that, and came to nothing. session:
+    by which stores know the stream; 0: the life's.
     """
 
     stream: int = 0
@@ -68,6 +69,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     own: StoreList | None = None
     wanted: StoreList | None = None
     puts_off: bool = False
+    session: int = 0
 
     @property
     def change(self) -> StoreList | None:
@@ -100,12 +102,14 @@ Recovered: TypeAlias = Begun | Short | Succeeded | Tried | Used
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """is_held: some store holds the stream, or was asked to create it. used: by another life.
+    """is_held: some store holds the stream, or was asked to create it. late_join: see Begun.
 
-    lists: all that were seen; answered: the stores that have.
+    lists: all that were seen; answered: the stores that have. used: by another life.
     """
 
     stream: int
+    session: int
+    late_join: bool | None
     is_held: bool
     top: int
     refused: frozenset[str]
@@ -121,11 +125,12 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """known: the fillings that any answer told. unable: stores that have no room for a promise."""
+    """known: the fillings that any answer told. unable, taken: see Begun."""
 
     promised: Mapping[str, Promised] = {}
     known: Mapping[str, int] = {}
     unable: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
 
 
 def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
@@ -144,7 +149,7 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             life=life.life,
             own=own,
             topic=life.topic,
-            session=life.session,
+            session=looked.session,
         )
         fenced = yield from _fence(life, past, ask, timing)
         if isinstance(fenced, asks.Refused):
@@ -153,12 +158,13 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             continue
         log = choose(own, fenced.promised)
         if isinstance(log, Insufficient):
-            return Short(forgot=log.forgot, silent=log.silent)
+            silent = log.silent - fenced.taken
+            return Short(forgot=log.forgot, silent=silent, taken=fenced.taken)
         if past.epochs and log.admitted == 0:
             return Short(forgot=frozenset(fenced.promised))
         if past.epochs and log.admitted not in past.epochs:
             return Succeeded(epoch=log.admitted)
-        begun = _chosen(ask, log, fenced, past.change)
+        begun = replace(_chosen(ask, log, fenced, past.change), late_join=looked.late_join)
         admitted = yield from admit(life, begun, timing)
         is_changing = begun.bridge.stage is Stage.JOINT
         return admitted or Tried(stream=looked.stream, epoch=epoch, is_changing=is_changing)
@@ -167,15 +173,24 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
 
 def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     """Ask what was promised, and to whom."""
+    session = past.session or life.session
     lists = (*past.needed, past.own or life.own)
-    found = yield from _ask(life, stores_of(lists), timing)
+    found = yield from _ask(life, session, stores_of(lists), timing)
+    its = _called(found)
+    if not past.session and its.session not in {0, session}:  # some stores know it by RegIDs only
+        session = its.session
+        known = {store: one for store, one in found.items() if one.stream == its.stream}
+        found = known | (yield from _ask(life, session, found.keys() - known.keys(), timing))
     if not past.epochs and any(one.used is not None for one in found.values()):
         lists = seen(lists[-1], (one.has for one in found.values()))  # its list may be another
-        found |= yield from _ask(life, stores_of(lists) - found.keys(), timing)
-    stream = past.stream or _called(found) or life.fresh
+        found |= yield from _ask(life, session, stores_of(lists) - found.keys(), timing)
+    stream = past.stream or _called(found).stream or life.fresh
     of_stream = {store: one for store, one in found.items() if one.stream == stream}
+    last = max(of_stream.values(), key=lambda one: one.has.admitted, default=asks.Found())
     return _Looked(
         stream=stream,
+        session=past.session or last.session or session,
+        late_join=last.late_join if last.has.admitted else None,
         is_held=any(one.has.bridge is not None for one in of_stream.values()),
         top=max((past.epoch, past.tried, *(one.promised for one in of_stream.values()))),
         refused=frozenset(
@@ -194,14 +209,16 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
 
 
 def _ask(
-    life: SourceLife, stores: AbstractSet[str], timing: Timing
+    life: SourceLife, session: int, stores: AbstractSet[str], timing: Timing
 ) -> Program[dict[str, asks.Found]]:
-    """Ask some stores what they have of the stream."""
-    ask = asks.Look(topic=life.topic, session=life.session)
+    """Ask some stores what they have of the stream that a session, or the life's RegIDs, name."""
     if not stores:
         return {}
     answers = yield from AskStores(
-        asked=dict.fromkeys(sorted(stores), ask),
+        asked={
+            store: asks.Look(topic=life.topic, session=session, regid=life.regids.get(store, 0))
+            for store in sorted(stores)
+        },
         enough=partial(_has_all, stores),
         within_s=timing.ask_s,
     )
@@ -212,11 +229,11 @@ def _has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> b
     return answered.keys() >= stores
 
 
-def _called(found: Mapping[str, asks.Found]) -> int:
-    """Return the stream to go on with, if stores tell of several; 0: they tell of none."""
+def _called(found: Mapping[str, asks.Found]) -> asks.Found:
+    """Return what has the stream to go on with, if stores tell of several; or of none."""
     known = [one for one in found.values() if one.stream]
     known.sort(key=lambda one: (-one.has.admitted, one.has.bridge is None, one.stream))
-    return known[0].stream if known else 0
+    return known[0] if known else asks.Found()
 
 
 def _fence(
@@ -236,7 +253,9 @@ def _fence(
         if not stores or (stores <= asked and suffices):
             break
         answers = yield from AskStores(
-            asked=dict.fromkeys(sorted(stores), ask),
+            asked={
+                store: replace(ask, regid=life.regids.get(store, 0)) for store in sorted(stores)
+            },
             enough=partial(_has_all, stores),
             within_s=timing.ask_s,
         )
@@ -257,7 +276,13 @@ def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
             promised.pop(late, None)
     known = merged((before.known, *(dict(has.fillings) for has in given.values())))
     full = {store for store, one in answers.items() if isinstance(one, asks.Full)}
-    return _Fenced(promised=promised, known=known, unable=before.unable - given.keys() | full)
+    taken = {store for store, one in answers.items() if isinstance(one, asks.Taken)}
+    return _Fenced(
+        promised=promised,
+        known=known,
+        unable=before.unable - given.keys() | full | taken,
+        taken=before.taken - given.keys() | taken,
+    )
 
 
 def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None) -> Begun:
@@ -291,6 +316,8 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         seen={store: one.end for store, one in holding.items()},
         donors=_donors(log, promised, lists),
         unable=fenced.unable,
+        taken=fenced.taken,
+        session=ask.session,
         fresh=frozenset(promised.keys() - holding.keys()),
     )
 

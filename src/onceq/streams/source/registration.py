@@ -13,24 +13,34 @@ from onceq.streams.source.epochs import Begun, Short
 
 
 class Registered:
-    """The stores that have registered a source, in the epoch that goes on."""
+    """The stores that have registered a source, in the epoch that goes on.
+
+    regids: what it is called there.
+    """
 
     def __init__(self) -> None:
+        self.regids: dict[str, int] = {}
         self._stores: set[str] = set()
         self._short = Short()
 
-    def begin(self) -> None:
-        """Begin an epoch."""
+    def begin(self, begun: Begun) -> Iterator[events.RegistrationError]:
+        """Begin an epoch; yield where another source has the RegID of this one."""
+        self.regids |= begun.regids
         self._stores.clear()
         self._short = Short()
+        yield from telling.taken(begun.stream, begun.taken)
 
     def register(
-        self, begun: Begun, store: str, end: int | None
+        self, begun: Begun, store: str, end: int | None, regid: int = 0
     ) -> Iterator[events.StoreRegistered]:
-        """Yield that a store has registered it. end: of its log; None: it keeps none."""
+        """Yield that a store has registered it. end: of its log; None: it keeps none.
+
+        regid: as it told; 0: as it told before.
+        """
         is_old = store in self._stores or store not in begun.fresh
         self._stores.add(store)
-        yield telling.store_registered(begun.stream, store, end, old=is_old)
+        known = self.regids[store] = regid or self.regids.get(store, 0)
+        yield telling.store_registered(begun.stream, store, end, old=is_old, regid=known)
 
     def lack(self, stream: int, short: Short) -> Iterator[events.RegistrationError]:
         """Yield why no epoch can begin, unless that was told just before."""

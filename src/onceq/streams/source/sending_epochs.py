@@ -123,11 +123,13 @@ class Epochs:
     def _begin(self, begun: Begun) -> Iterator[Act]:
         is_first = self.begun is None
         given_up = self._take_over(begun)
+        self.life = replace(self.life, session=begun.session or self.life.session)
         self.standing.begin(begun)
         self.spreading.begin(begun.epoch, begun.log.end)
         self.feeding.begin(begun, self._now_s)
         if is_first:
-            yield from acts.told(telling.changed(self.life.own, begun))
+            yield from acts.told(telling.changed(self.life, begun))
+        yield from acts.told(self._registered.begin(begun))
         for store in sorted(begun.noted):
             yield from self._register(store, begun.ends.get(store))
         yield acts.Tell(event=telling.registered(begun, self.next, self.reported))
@@ -146,17 +148,21 @@ class Epochs:
         """Go on behind the chosen log: what it lacks is sent again, or as void, which is told."""
         end = begun.log.end
         self.retention.seal()
-        self._registered.begin()
         if self.begun is None:
             self.keeping.begin(begun.stream, begun.epoch, end)
         elif not self.stable <= end <= self.retention.sealed:
             raise AssertionError(f"{begun} ends at {end}, and all below {self.stable} was stable")
         return self.keeping.go_on(end)
 
-    def _register(self, store: str, end: int | None) -> Iterator[Act]:
+    def _register(self, store: str, end: int | None, regid: int = 0) -> Iterator[Act]:
         """Tell that a store has registered this source. end: of its log; None: it keeps none."""
         if self.begun is not None:
-            yield from acts.told(self._registered.register(self.begun, store, end))
+            yield from acts.told(self._registered.register(self.begun, store, end, regid))
+
+    @property
+    def regids(self) -> dict[str, int]:
+        """What this source is called at stores."""
+        return dict(self._registered.regids)
 
     def _tell_list(self) -> Iterator[Act]:
         """Tell how far a change of lists has come."""
@@ -256,7 +262,9 @@ class Epochs:
             case _:
                 fed.ask_s = self._now_s + self.timing.retry_s
         if fed.is_greeted and not was_greeted:
-            yield from self._register(given.store, None if fed.is_noting else fed.end)
+            told = given.answer
+            regid = told.regid if isinstance(told, asks.Holding | asks.Noted) else 0
+            yield from self._register(given.store, None if fed.is_noting else fed.end, regid)
         yield from acts.told(telling.refused(self._stream, given.store, given.answer))
 
     def _answered(self, store: str, answer: asks.Answer) -> Iterator[Act]:

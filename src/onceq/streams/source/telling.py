@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from onceq.streams.errors import (
@@ -14,7 +15,6 @@ from onceq.streams.errors import (
 from onceq.streams.model import asks, events
 from onceq.streams.model.frames import Frame, FrameKind, encode
 from onceq.streams.model.low import Consensus, agreed
-from onceq.streams.model.quorum import StoreList
 from onceq.streams.source.epochs import Begun, Short, SourceLife, WhyEnded
 
 
@@ -59,11 +59,11 @@ def registered(begun: Begun, next_number: int, rule: Consensus) -> events.Regist
 
 
 def store_registered(
-    stream: int, store: str, end: int | None, *, old: bool
+    stream: int, store: str, end: int | None, *, old: bool, regid: int
 ) -> events.StoreRegistered:
     """Return the event that a store has registered a source. end: of its log; None: it has none."""
     last = -1 if end is None else end - 1
-    return events.StoreRegistered(stream=stream, store=store, regid=stream, old=old, last=last)
+    return events.StoreRegistered(stream=stream, store=store, regid=regid, old=old, last=last)
 
 
 _REFUSALS: Final[dict[type[asks.Answer], str]] = {
@@ -83,9 +83,9 @@ def refused(
         yield events.RegistrationError(stream=stream, store=store, why=f"{store}: {why}")
 
 
-def changed(own: StoreList, begun: Begun) -> Iterator[events.OptionsChanged]:
+def changed(life: SourceLife, begun: Begun) -> Iterator[events.OptionsChanged]:
     """Yield the options that stores know otherwise than a life wants them, as it begins."""
-    known = begun.log.lists[-1]
+    own, known = life.own, begun.log.lists[-1]
     for option, before, now in (
         ("stores", known.text(), own.text()),
         ("retention_intragroup_stability_behavior", known.intragroup, own.intragroup),
@@ -93,6 +93,13 @@ def changed(own: StoreList, begun: Begun) -> Iterator[events.OptionsChanged]:
     ):
         if before != now:
             yield events.OptionsChanged(stream=begun.stream, option=option, before=before, now=now)
+    if begun.late_join not in {None, life.late_join}:
+        yield events.OptionsChanged(
+            stream=begun.stream,
+            option="late_join",
+            before=str(begun.late_join),
+            now=str(life.late_join),
+        )
 
 
 def list_changed(begun: Begun) -> events.ListChanged:
@@ -105,14 +112,21 @@ def list_changed(begun: Begun) -> events.ListChanged:
     )
 
 
+def _name(life: SourceLife) -> str:
+    """Return what a source is called, for who gave it that."""
+    if not life.regids:
+        return f"session {life.session:#x}"
+    return "RegIDs " + " ".join(f"{store}/{one}" for store, one in sorted(life.regids.items()))
+
+
 def refuse_if_over(ended: WhyEnded | None, life: SourceLife) -> None:
     """Raise SourceSucceeded, NumberConflict or RegistrationInUse if a life has ended for good."""
     if ended is WhyEnded.IN_USE:
         raise RegistrationInUse(
-            f"the source of topic {life.topic!r}, session {life.session:#x}, is in use: its stores"
+            f"the source of topic {life.topic!r}, {_name(life)}, is in use: its stores"
             f" ({life.own.text()}) hear another live program as that. End the other one; or wait"
             " until it is silent for its activity_timeout_ms, and open the source again; or give"
-            " this one a session of its own"
+            " this one a session, or RegIDs, of its own"
         )
     if ended is WhyEnded.SUCCEEDED:
         raise SourceSucceeded("a later life of this source sends: end this one")
@@ -131,8 +145,16 @@ def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError]:
     for store in sorted(short.used):
         why = f"{store} hears another live user of this registration: end it, or wait until it ends"
         yield events.RegistrationError(stream=stream, store=store, why=why)
+    yield from taken(stream, short.taken)
     for store in sorted(short.silent):
         why = f"{store} does not answer, and without it too few do: start it"
+        yield events.RegistrationError(stream=stream, store=store, why=why)
+
+
+def taken(stream: int, stores: AbstractSet[str]) -> Iterator[events.RegistrationError]:
+    """Yield for each of some stores that another source has the RegID there."""
+    for store in sorted(stores):
+        why = f"{store}: another source has this RegID there: give another, or 0 for one of its own"
         yield events.RegistrationError(stream=stream, store=store, why=why)
 
 

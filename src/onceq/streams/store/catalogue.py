@@ -10,6 +10,7 @@ appended before a promise is synced with it, so that the answer to a fence has i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
@@ -19,7 +20,7 @@ from onceq.streams.model import asks, choice, frames, states, tombstones
 from onceq.streams.model.choice import Promised, Stage, kept_below
 from onceq.streams.model.states import Deed, Memory, Standing
 from onceq.streams.store import limits, records
-from onceq.streams.store.records import Held, Receiver, Record, Snapshot
+from onceq.streams.store.records import Held, Record, Snapshot
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,8 @@ class Catalogue:
         deed = states.FENCE.get(_standing(held, ask.epoch, ask.life), Deed.REFUSE)
         if deed is Deed.REFUSE:
             return Step(answer=asks.Refused(promised=held.promised))
+        if self._is_taken(ask):
+            return Step(answer=asks.Taken(regid=ask.regid))
         made: tuple[Record, ...] = ()
         if deed is Deed.PROMISE:
             made = (
@@ -119,12 +122,22 @@ class Catalogue:
                     own=ask.own,
                     topic=ask.topic,
                     session=ask.session,
+                    regid=ask.regid or held.regid or self._regid + 1,
                 ),
             )
         answer = asks.Found(
             stream=ask.stream, promised=ask.epoch, life=ask.life, has=self.found(ask.stream)
         )
         return Step(records=made, answer=answer)
+
+    def _is_taken(self, ask: asks.Fence) -> bool:
+        """Whether the RegID that a source gives is that of another, whose stream was settled."""
+        having = self._with_regid(ask.regid)
+        return any(one.stream != ask.stream and _admitted(one) for one in having)
+
+    def _with_regid(self, regid: int) -> list[Held]:
+        """Return the streams whose source has this RegID; more than one while none is settled."""
+        return [one for one in self.streams.values() if regid and one.regid == regid]
 
     def admit(self, ask: asks.Admit, copied: range | None = None) -> Decided:
         """Admit the store to an epoch.
@@ -146,7 +159,8 @@ class Catalogue:
             case Deed.SETTLE if held.bridge is None or bridge.stage >= held.bridge.stage:
                 return self._noted(ask, kept=held.end, begin=held.begin, end=held.end)
             case Deed.SETTLE:  # it was asked before the later stage, on a link that has ended
-                return Step(answer=asks.Holding(epoch=bridge.epoch, end=held.end))
+                answer = asks.Holding(epoch=bridge.epoch, end=held.end, regid=held.regid)
+                return Step(answer=answer)
             case _:
                 return self._admitted(ask, held, copied)
 
@@ -173,8 +187,11 @@ class Catalogue:
             positions=ask.log.positions,
             marks=ask.log.marks,
             address=ask.address,
+            late_join=ask.late_join,
         )
-        return Step(records=(note,), answer=asks.Holding(epoch=ask.bridge.epoch, end=end))
+        regid = self.of(ask.stream).regid
+        answer = asks.Holding(epoch=ask.bridge.epoch, end=end, regid=regid)
+        return Step(records=(note,), answer=answer)
 
     def take(self, frame: frames.Frame, life: int) -> Taken:
         """Decide on a frame of a source's life."""
@@ -207,7 +224,7 @@ class Catalogue:
         held = self.of(ask.stream)
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
-        known = next((one for one in held.receivers if _is_asked(one, ask)), None)
+        known = next((one for one in held.receivers if records.is_asked(one, ask)), None)
         if known is None and len(held.receivers) >= RECEIVERS_MAX:
             return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
         regid = (ask.regid or self._regid + 1) if known is None else known.regid
@@ -232,7 +249,7 @@ class Catalogue:
         """Note what a receiver has processed: at most what is stable, and only if that is news."""
         held = self.of(ask.stream)
         epoch = serving(held)
-        if epoch == 0 or not _is_registered(held, ask):
+        if epoch == 0 or not records.is_registered(held, ask):
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
@@ -250,7 +267,7 @@ class Catalogue:
         epoch = serving(held)
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
-        known = records.receiver(held, ask.regid) if _is_registered(held, ask) else None
+        known = records.receiver(held, ask.regid) if records.is_registered(held, ask) else None
         key = ask.key if known is None else known.key
         if key not in held.marks and len(held.marks) >= RECEIVERS_MAX:
             return Step(answer=asks.Full(end=held.end))
@@ -262,7 +279,8 @@ class Catalogue:
 
     def look(self, ask: asks.Look) -> asks.Answer:
         """Tell what there is of the stream of a topic and session."""
-        held = self._called(ask.topic, ask.session)
+        its = [one for one in self._with_regid(ask.regid) if one.topic == ask.topic]
+        held = _last(its) or self._called(ask.topic, ask.session)
         if held is None:
             return asks.Found()
         return asks.Found(
@@ -270,6 +288,9 @@ class Catalogue:
             promised=held.promised,
             life=held.life,
             has=self.found(held.stream),
+            session=held.session,
+            regid=held.regid,
+            late_join=held.late_join,
         )
 
     def learn(self, ask: asks.Learn) -> asks.Answer:
@@ -293,12 +314,11 @@ class Catalogue:
 
     def _called(self, topic: str, session: int) -> Held | None:
         """Return the last stream that was called by a topic and session."""
-        found = [
+        return _last(
             one
             for one in self.streams.values()
             if topic and (one.topic, one.session) == (topic, session)
-        ]
-        return max(found, key=lambda one: one.local, default=None)
+        )
 
     def positions(self, ask: asks.Positions) -> asks.Answer:
         """Tell another store of the same epoch what receivers have acknowledged."""
@@ -318,7 +338,7 @@ class Catalogue:
 
     def apply(self, record: Record) -> None:
         """Change what is known by a record."""
-        if isinstance(record, records.Registered):
+        if isinstance(record, records.Registered | records.Promised):
             self._regid = max(self._regid, record.regid)
         self._keep(records.after(self.of(record.stream), record))
 
@@ -353,6 +373,11 @@ class Catalogue:
         self._locals[held.local] = held.stream
 
 
+def _last(streams: Iterable[Held]) -> Held | None:
+    """Return the stream that the store knows the shortest; None: there is none."""
+    return max(streams, key=lambda one: one.local, default=None)
+
+
 def _standing(held: Held, epoch: int, life: int) -> Standing:
     return states.standing(held.promised, held.life, epoch=epoch, life=life)
 
@@ -370,16 +395,3 @@ def serving(held: Held) -> int:
     """Return the epoch in which receivers are heeded; 0 between a promise and an admission."""
     admitted = _admitted(held)
     return admitted if admitted == held.promised else 0
-
-
-def _is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
-    """Whether a receiver is registered here, and its id is not another's since."""
-    known = records.receiver(held, ask.regid)
-    return known is not None and ask.session in {0, known.session}
-
-
-def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
-    """Whether a receiver is known here. One with neither id nor session never is: it is another."""
-    if ask.session:
-        return (receiver.topic, receiver.session) == (ask.topic, ask.session)
-    return bool(ask.regid) and (receiver.regid, receiver.session) == (ask.regid, 0)

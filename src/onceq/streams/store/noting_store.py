@@ -41,7 +41,8 @@ class Noting(Catalogue):
 
     def _noted(self, ask: asks.Admit, *, kept: int, begin: int, end: int) -> Step:
         step = super()._noted(ask, kept=kept, begin=begin, end=end)
-        return Step(records=step.records, answer=asks.Noted(epoch=ask.bridge.epoch))
+        answer = asks.Noted(epoch=ask.bridge.epoch, regid=self.of(ask.stream).regid)
+        return Step(records=step.records, answer=answer)
 
     def take(self, frame: frames.Frame, life: int) -> Taken:
         """See Catalogue. What lies before may be missing."""

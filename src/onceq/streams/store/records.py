@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, merged
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tombstones import Positions, joined
@@ -15,7 +16,10 @@ from onceq.streams.store.log.entries import EntryKind
 
 
 class Promised(msgspec.Struct, frozen=True, kw_only=True):
-    """An epoch was promised to a life of the source of a stream. own: its list."""
+    """An epoch was promised to a life of the source of a stream. own: its list.
+
+    regid: of the source here; 0: as it is.
+    """
 
     stream: int
     epoch: int
@@ -23,6 +27,7 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     own: StoreList
     topic: str = ""
     session: int = 0
+    regid: int = 0
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +35,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
     life: to which the epoch is promised from now on. begin: what lies before was trimmed by others.
     end: of the log, with the copies that came just before. positions: of receivers, by their keys.
-    address: the source's.
+    address, late_join: the source's.
     """
 
     stream: int
@@ -42,6 +47,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     positions: Mapping[str, int] = {}
     address: str = ""
     marks: Mapping[str, int] = {}
+    late_join: bool = True
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,13 +121,18 @@ def key_of(regid: int, session: int) -> str:
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a store knows of a stream but its frames. local: its short number in the log."""
+    """All that a store knows of a stream but its frames. local: its short number in the log.
+
+    session, regid, address, late_join: of its source; regid: at this store, and no other's there.
+    """
 
     stream: int
     local: int
     topic: str = ""
     session: int = 0
+    regid: int = 0
     address: str = ""
+    late_join: bool = True
     promised: int = 0
     life: int = 0
     hints: tuple[StoreList, ...] = ()
@@ -217,7 +228,13 @@ def _after_control(held: Held, record: Promised | Admitted) -> Held:
     hints = held.hints
     if held.bridge is None:
         hints = tuple(dict.fromkeys((*hints, record.own)))
-    promised = replace(held, promised=record.epoch, life=record.life, hints=hints)
+    promised = replace(
+        held,
+        promised=record.epoch,
+        life=record.life,
+        hints=hints,
+        regid=record.regid or held.regid,
+    )
     if not record.topic:
         return promised
     return replace(promised, topic=record.topic, session=record.session)
@@ -240,12 +257,26 @@ def _after_admission(held: Held, record: Admitted) -> Held:
         receivers=tuple(one for one in held.receivers if one.key in known.below),
         marks=known.marks,
         address=record.address or held.address,
+        late_join=record.late_join,
     )
 
 
 def receiver(held: Held, regid: int) -> Receiver | None:
     """Return the receiver with this id, if it is registered here."""
     return next((one for one in held.receivers if one.regid == regid), None)
+
+
+def is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
+    """Whether a receiver is registered here, and its id is not another's since."""
+    known = receiver(held, ask.regid)
+    return known is not None and ask.session in {0, known.session}
+
+
+def is_asked(one: Receiver, ask: asks.Register) -> bool:
+    """Whether a receiver is known here. One with neither id nor session never is: it is another."""
+    if ask.session:
+        return (one.topic, one.session) == (ask.topic, ask.session)
+    return bool(ask.regid) and (one.regid, one.session) == (ask.regid, 0)
 
 
 def _with_receiver(held: Held, record: Registered) -> Held:
