@@ -43,6 +43,7 @@ LONGEST_S: Final[Mapping[str, float]] = {
     "tests/examples/test_cdnow_run.py": 330.0,
     "tests/crash/test_fault_points.py": 190.0,
     "tests/spark/test_serving.py": 180.0,
+    "tests/streams/test_streams_simulation.py": 165.0,
     "tests/examples/test_examples.py": 155.0,
     "tests/engine/test_findings_database.py": 155.0,
     "tests/proof/test_mutants.py": 150.0,
