@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from examples import wheels
+from examples.running import wheels
 from onceq import errors
 
 MEMBER = "lifetimes/datasets/CDNOW_master.txt"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.cdnow import faults
-from examples.wheels import DATA
+from examples.running.wheels import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

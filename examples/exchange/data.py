@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from examples import wheels
+from examples.running import wheels
 from onceq import errors
 
 MEMBER: Final = "fastquant/data/merged_stock_data.zip"

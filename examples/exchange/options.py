@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.exchange.faults import KILLS
-from examples.wheels import DATA
+from examples.running.wheels import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

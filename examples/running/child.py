@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from examples.running.status import Status
-from examples.wheels import ROOT
+from examples.running.wheels import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from examples import wheels
 from examples.cdnow import data
 from examples.cdnow.data import CDNOW, Order, add_up, parse_master, read_orders
+from examples.running import wheels
 from onceq import errors
 
 HEADER = "order_id,customer_id,date,quantity,amount\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from examples.cdnow.data import prepare_orders
-from examples.wheels import ROOT
+from examples.running.wheels import ROOT
 from tests.parts import wait_until
 
 pytestmark = pytest.mark.timeout(600)

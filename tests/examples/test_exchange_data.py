@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from examples import wheels
 from examples.exchange import data
 from examples.exchange.data import EXCHANGE, Bar, add_up, bars_of_the_exchange, is_move, parse
+from examples.running import wheels
 from onceq import errors
 
 HEADER = (

@@ -18,7 +18,7 @@ from examples.exchange.report import Facts, as_object, as_tables, as_whole, exit
 from examples.exchange.runner import Run, _ended, _free_ports
 from examples.running.child import Child
 from examples.running.progress import Display
-from examples.wheels import ROOT
+from examples.running.wheels import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

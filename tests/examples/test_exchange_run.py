@@ -23,7 +23,7 @@ from examples.exchange.data import Bar
 from examples.exchange.database import Booked, Total
 from examples.exchange.market import LOW_FEED, SESSIONS, Move, RunDirectory, Taped, move_of
 from examples.exchange.options import parse
-from examples.wheels import ROOT
+from examples.running.wheels import ROOT
 from onceq.streams.bridge.moving import hexed
 
 if TYPE_CHECKING:

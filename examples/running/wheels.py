@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onceq import errors
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / ".data"
 PINNED = ROOT / "requirements-data.txt"
 DOWNLOAD_TIMEOUT_S = 300.0
