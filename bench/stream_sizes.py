@@ -10,6 +10,7 @@ source's restart is timed from when a process has imported all to when it may se
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -27,7 +28,7 @@ from bench.workers.stream_stores import COUNT, Stores
 from onceq import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from bench.scene import Scene
 
@@ -158,20 +159,18 @@ def _restarts(
     return replace(alone, sides=(many,)), replace(growth, sides=(many, few))
 
 
-class _restarting:  # noqa: N801 # called as a function
-    """Restarts one store after the other."""
+def _restarting(stores: Stores) -> Callable[[int], Slice]:
+    """Return what restarts one store after the other."""
+    order = itertools.cycle(range(COUNT))
 
-    def __init__(self, stores: Stores) -> None:
-        self._stores = stores
-        self._count = 0
-
-    def __call__(self, number: int) -> Slice:
-        which = self._count % COUNT
-        self._count += 1
-        self._stores.kill(which)
+    def restart(number: int) -> Slice:
+        which = next(order)
+        stores.kill(which)
         started = time.perf_counter()
-        self._stores.start(which)
+        stores.start(which)
         return Slice(number=number, seconds=time.perf_counter() - started)
+
+    return restart
 
 
 def _source_restarts(scene: Scene, stores: Stores, number: int) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING
 
 from bench.workers.base import SkippedError
@@ -67,7 +68,7 @@ class NatsCluster:
                 command = [self._program, "-c", str(file)]
                 self._servers.append(ServerProcess(command, file.with_suffix(".log")))
             for server, port in zip(self._servers, self._ports, strict=True):
-                server.wait_until(lambda port=port: is_listened_on(port))  # type: ignore[misc] # bound now
+                server.wait_until(functools.partial(is_listened_on, port))
             undo.pop_all()
 
     def _written(self, directory: Path, number: int, *, sync: bool) -> Path:
