@@ -54,9 +54,14 @@ PRODUCT = (
     *(f"src/onceq/{one}/**/*" for one in ("cli", "clerk", "engine", "files", "history")),
     *(f"src/onceq/{one}/**/*" for one in ("manager", "model", "server", "spark", "testing")),
     *(f"!src/onceq/cli/{one}.py" for one in ("stores", "storing", "streaming", "streams")),
+    "!src/onceq/spark/streams.py",
+    "!src/onceq/spark/follow/*",
     *HARNESS,
 )
-"""All of the product except the streams and their commands, of which it knows nothing."""
+"""All of the product except the streams, their commands and their format of Spark.
+
+It knows nothing of those, nor do the parts that try it.
+"""
 IN_MEMORY = (
     *(
         f"src/onceq/{one}"
