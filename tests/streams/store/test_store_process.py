@@ -40,6 +40,19 @@ sys.stdin.read()
 """
 
 
+ALONE = """
+import sys
+from pathlib import Path
+import onceq.streams
+store = onceq.streams.StoreProcess(
+    onceq.streams.StoreSettings(listen="127.0.0.1:0", directory=Path(sys.argv[1])),
+    log=onceq.streams.LogFile(path=Path(sys.argv[2])),
+)
+with store:
+    pass
+"""
+
+
 def settings(home: Path, metrics: str | None = None) -> StoreSettings:
     """A store on a disk, with segments that are made at once; a new one if there is none."""
     if not (home / "store").exists():
@@ -132,3 +145,14 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeadlineExceeded, match="did not begin"):
         slow.start(timeout_s=0.0)
     assert slow.code == -signal.SIGKILL
+
+
+def test_a_process_says_nothing_on_standard_error_if_it_logs_to_a_file(tmp_path: Path) -> None:
+    where = settings(tmp_path).directory
+    told = subprocess.run(
+        [sys.executable, "-c", ALONE, str(where), str(tmp_path / "store.log")],
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    assert told.stderr == b""

@@ -1,4 +1,4 @@
-"""A store's process: `python -m onceq.streams.store.child PARENT SETTINGS LOG`.
+"""A store's process, with the arguments PARENT, SETTINGS and LOG.
 
 Started by `StoreProcess` only. Standard input is a pipe from the parent, on which nothing comes:
 its end means that the parent is gone, and the store then stops as if told to. Standard output has
@@ -81,7 +81,3 @@ def _report(one: Reported) -> None:
         os.write(sys.stdout.fileno(), msgspec.json.encode(one) + b"\n")
     except BrokenPipeError:
         return
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

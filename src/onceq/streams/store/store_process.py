@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -22,6 +22,9 @@ from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.store.child import FINISHED, Reported, packed
 from onceq.streams.store.rolling import LogFile
 from onceq.streams.store.running import StoreSettings
+
+BEGIN: Final = "import sys; from onceq.streams.store import child; sys.exit(child.main(sys.argv[1:]))"
+"""The package imports that module, so `-m` would run it a second time, and warn of that."""
 
 
 class StoreProcess:
@@ -48,7 +51,7 @@ class StoreProcess:
             raise IllegalState("a StoreProcess is started once; make another one")
         arguments = (str(os.getpid()), packed(self._settings), packed(self._log))
         self._running = subprocess.Popen(
-            [sys.executable, "-m", "onceq.streams.store.child", *arguments],
+            [sys.executable, "-c", BEGIN, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in the terminal is for the application
