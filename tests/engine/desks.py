@@ -26,7 +26,7 @@ Crowd = list[onceq.AsyncClerk[bytes, bytes]]
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, body_bytes_max=1000)
 CROWD = 12
-LIMIT_S = 120.0
+LIMIT_S = 90.0
 HOLD = "select pg_advisory_xact_lock('{}.registrant'::regclass::oid::integer, registrant_id)"
 """Takes the anchors of clients, as a ghost of theirs would."""
 
