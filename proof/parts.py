@@ -49,11 +49,14 @@ NATIVE = (
     *HARNESS,
 )
 """All of the product except Spark and the command line."""
+STREAMS_COMMANDS = tuple(
+    f"!src/onceq/cli/{one}.py" for one in ("stores", "storing", "streaming", "streams")
+)
 PRODUCT = (
     "src/onceq/*",
     *(f"src/onceq/{one}/**/*" for one in ("cli", "clerk", "engine", "files", "history")),
     *(f"src/onceq/{one}/**/*" for one in ("manager", "model", "server", "spark", "testing")),
-    *(f"!src/onceq/cli/{one}.py" for one in ("stores", "storing", "streaming", "streams")),
+    *STREAMS_COMMANDS,
     "!src/onceq/spark/streams.py",
     "!src/onceq/spark/follow/*",
     *HARNESS,
@@ -106,7 +109,7 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (INTERRUPTS, (*NATIVE, "proof/interrupts/*", "proof/clients/*")),
     (FUZZ, (*PRODUCT, "proof/fuzz/*")),
     (DECODING, (*PRODUCT, "proof/decoding/*")),
-    (LARGE_FILE, (*NATIVE, "src/onceq/cli/*", "proof/large_file.py")),
+    (LARGE_FILE, (*NATIVE, "src/onceq/cli/*", *STREAMS_COMMANDS, "proof/large_file.py")),
     (ARCHIVE, (*PRODUCT, "proof/archive/*", "proof/faultpoints.py")),
     (ARCHIVE_MORE, (*PRODUCT, "proof/archive/*", "proof/faultpoints.py")),
     (AUDIT, (*PRODUCT, "proof/audit/*")),

@@ -122,7 +122,7 @@ def receive(invoked: Invocation, topic: Topic, received: Received) -> int:
 
 def make_app() -> typer.Typer:
     """Returns the commands of streams."""
-    app = typer.Typer(no_args_is_help=True, help="Streams, which are being built.")
+    app = typer.Typer(no_args_is_help=True, help="Persistent streams.")
     command(app, "list")(list_streams)
     command(app, "show")(show)
     command(app, "stores")(stores)
