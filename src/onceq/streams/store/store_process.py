@@ -23,7 +23,9 @@ from onceq.streams.store.child import FINISHED, Reported, packed
 from onceq.streams.store.rolling import LogFile
 from onceq.streams.store.running import StoreSettings
 
-BEGIN: Final = "import sys; from onceq.streams.store import child; sys.exit(child.main(sys.argv[1:]))"
+BEGIN: Final = (
+    "import sys; from onceq.streams.store.child import main; raise SystemExit(main(sys.argv[1:]))"
+)
 """The package imports that module, so `-m` would run it a second time, and warn of that."""
 
 
