@@ -14,6 +14,7 @@ from proof.conformance import (
     charge_behaviours,
     client_behaviours,
     history_behaviours,
+    order_behaviours,
     processing_behaviours,
     server_behaviours,
     stream_behaviours,
@@ -34,6 +35,7 @@ _ROOMS = (
     charge_behaviours,
     history_behaviours,
     stream_behaviours,
+    order_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(
     one

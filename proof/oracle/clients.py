@@ -15,6 +15,7 @@ from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
 from onceq.model.queue import QueueKind
 from proof.oracle import queues
+from proof.oracle.order import check_order
 from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
     Blocked,
@@ -268,6 +269,7 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     if before is not None:
         return before
     check_priority(request.priority)
+    check_order(queue, request.priority, request.not_before)
     _free_replies(state, tx, op.who.registrant_id, op.ack, keep=op.keep)
     who = state.registrants.get(tx, op.who.registrant_id)
     eid = state.new_eid()

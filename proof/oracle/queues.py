@@ -24,6 +24,7 @@ from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
 from onceq.model.queue import JSON, QueueInfo, QueueKind, QueueSettings
 from proof.oracle import executions, servers
+from proof.oracle.order import check_order
 from proof.oracle.rows import (
     ElementRow,
     Failure,
@@ -104,7 +105,10 @@ def alter_queue(state: State, tx: Transaction, op: ops.AlterQueue) -> bool:
     """Answers AlterQueue. Raises InvalidValue, as the schema's CHECKs do."""
     row = find_queue(state, tx, op.queue)
     given = {name: getattr(op, name) for name in _SETTINGS if getattr(op, name) is not None}
-    kept = {field: getattr(row.settings, field) for field in ("durable", "error_queue", *_SETTINGS)}
+    kept = {
+        field: getattr(row.settings, field)
+        for field in ("durable", "error_queue", "order", *_SETTINGS)
+    }
     flags = {
         name: getattr(op, name)
         for name in ("enqueue_started", "dequeue_started")
@@ -154,7 +158,7 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
     free = [one for one in inside if one.claimed_by is None]
     error_id = row.error_queue_id
     error_name = None if error_id is None else queue_of(state, tx, error_id).name
-    settings = {field: getattr(row.settings, field) for field in ("durable", *_SETTINGS)}
+    settings = {field: getattr(row.settings, field) for field in ("durable", "order", *_SETTINGS)}
     return QueueInfo(
         queue_id=row.queue_id,
         name=row.name,
@@ -179,6 +183,7 @@ def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
     """Answers Enqueue."""
     queue = open_queue(state, tx, op.queue, op.body)
     check_priority(op.priority)
+    check_order(queue, op.priority, op.not_before)
     eid = state.new_eid()
     life = None if queue.settings.durable else state.current_life(tx)
     seq = state.elements.new_key()

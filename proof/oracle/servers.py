@@ -14,6 +14,7 @@ from onceq.errors import IllegalState
 from onceq.model import ops
 from onceq.model.element import Element, Lane
 from onceq.model.queue import QueueKind
+from proof.oracle.order import refuse_in_order
 from proof.oracle.rows import ElementRow, Transaction
 from proof.oracle.state import (
     SERVED_ROLES,
@@ -104,6 +105,9 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
     """Claims for an incarnation, and returns what it got; anything expired gets its reply here."""
     if not _is_open(state, tx, what.queue_id):
         return []
+    queue = state.queues.get(tx, what.queue_id)
+    if queue is not None and queue.settings.order is not None:
+        return _claim_in_order(state, tx, incarnation, what)
     with_suspects = what.alone and _may_claim_suspect(state, tx, incarnation)
     claimed: list[ElementRow] = []
     wanted = what.n
@@ -121,6 +125,36 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
             wanted -= len(taken)
         claimed += taken
     return claimed
+
+
+def _claim_in_order(
+    state: State, tx: Transaction, incarnation: int, what: Turn
+) -> list[ElementRow]:
+    """Claims the next element of a strict queue, unless one has begun and has not ended."""
+    if what.n < 1 or state.begun.is_locked(tx, what.queue_id):
+        return []
+    while True:
+        row = _next_in_order(state, tx, what.queue_id)
+        if row is None or row.claimed_by is not None or state.elements.is_locked(tx, row.seq):
+            return []
+        if row.lane > Lane.FRESH and (row.not_before or state.now()) > state.now():
+            return []
+        is_suspect = row.lane == Lane.SUSPECT
+        if is_suspect and not (what.alone and _may_claim_suspect(state, tx, incarnation)):
+            return []
+        taken = _take(state, tx, incarnation, [row], wanted=1)
+        if taken:
+            state.begun.put(tx, what.queue_id, row.seq)
+            return taken
+
+
+def _next_in_order(state: State, tx: Transaction, queue_id: int) -> ElementRow | None:
+    """Returns the element that began and has not ended; else one redriven, else the first sent."""
+    begun = state.elements.get(tx, state.begun.get(tx, queue_id) or 0)
+    if begun is not None and begun.queue_id == queue_id and begun.role in SERVED_ROLES:
+        return begun
+    there = [row for row in state.elements.seen(tx) if row.queue_id == queue_id]
+    return min(there, key=lambda row: (row.lane != Lane.DUE, row.seq), default=None)
 
 
 def _take_suspects(
@@ -175,6 +209,7 @@ def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | N
     queue = state.queues.get(tx, op.queue_id)
     if queue is None or not queue.dequeue_started:
         return None
+    refuse_in_order(queue, "gives no element out of turn")
     now = state.now()
     picked = [
         row

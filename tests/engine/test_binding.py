@@ -14,7 +14,7 @@ from onceq.engine.bind.statement import NOTHING, Binding
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.schema.migrate import apply_with
 from onceq.model import ops, spark_ops
-from tests.parts import driving, plain, scalar
+from tests.parts import driving, plain, rows
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -92,9 +92,9 @@ def _names_types(row: Binding, conninfo: str, binding_schema: str) -> None:
         "select array(select format_type(unnest, null) from unnest(proargtypes))"
         " from pg_proc where pronamespace = %s::regnamespace and proname = %s"
     )
-    taken = scalar(conninfo, query, binding_schema, function[1])
+    taken = [one[0] for one in rows(conninfo, query, binding_schema, function[1])]
     wanted = types_of(row)
-    assert wanted == taken
+    assert wanted in taken  # there may be one for old code beside it
 
 
 @each

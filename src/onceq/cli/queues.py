@@ -27,6 +27,7 @@ NOTES: Final = {
     "tag_bytes_max": "The largest tag.",
     "durable": "Whether the contents survive a crash of the database.",
     "keep_body": "Whether history keeps the bodies of requests and replies.",
+    "order": "strict: one element at a time, the first that was sent first.",
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 

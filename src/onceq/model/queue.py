@@ -38,6 +38,7 @@ BINARY = "application/octet-stream"
 BATCH_MAX = 1000
 IsolationLevel: TypeAlias = Literal["read committed", "repeatable read", "serializable"]
 ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = get_args(IsolationLevel)
+ORDERS: Final = ("strict",)
 RANGES: Final = {
     "abort_limit": (1, 1000),
     "retry_limit": (0, 1000),
@@ -108,7 +109,10 @@ class QueueSettings:
     abort, doubled by each further one up to backoff_max_ms. execution_limit_s: the longest
     execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max: the
     largest body and tag. durable: False keeps the contents only until the database crashes (Q7).
-    keep_body: history keeps request and reply bodies. error_queue: None means NAME.error.
+    keep_body: history keeps request and reply bodies. error_queue: None means NAME.error. order:
+    "strict" runs one element at a time, the first that was sent first, and takes no priority, no
+    not_before, no dequeue by eid and no Spark (Q8); None: in about that order, many at a time. It
+    is chosen when the queue is created.
     """
 
     abort_limit: int = 5
@@ -121,6 +125,7 @@ class QueueSettings:
     durable: bool = True
     keep_body: bool = False
     error_queue: str | None = None
+    order: str | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
@@ -130,6 +135,8 @@ class QueueSettings:
         names.check_flag("keep_body", self.keep_body)
         if self.error_queue is not None:
             names.check_queue(self.error_queue)
+        if self.order is not None:
+            names.check_choice("order", self.order, ORDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +176,7 @@ class Settings(TypedDict, total=False):
     durable: bool
     keep_body: bool
     error_queue: str | None
+    order: str | None
 
 
 class HandlerOptions(TypedDict, total=False):

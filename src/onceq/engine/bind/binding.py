@@ -95,6 +95,7 @@ _SETTINGS = (
     ("settings.keep_body", "boolean"),
     ("settings.error_queue", "text"),
     ("settings.retry_limit", "integer"),
+    ("settings.order", "text"),
 )
 
 _SEND = (

@@ -45,7 +45,8 @@ ELEMENT_COLUMNS = (
 QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
-    " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit"
+    " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit,"
+    " in_order"
 )
 
 OLD_REQUEST_COLUMNS = (
@@ -103,6 +104,7 @@ def queue_info(row: Row) -> QueueInfo:
     """Returns the queue in a row of QUEUE_COLUMNS."""
     found = _by_name(QUEUE_COLUMNS, row)
     found["kind"] = _KINDS[found["kind"]]
+    found["order"] = found.pop("in_order")
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
     found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)

@@ -34,12 +34,14 @@ MIGRATIONS = (
     "0013_together",
     "0014_streams",
     "0015_levels",
+    "0016_order",
 )
 FUNCTION_FILES = (
     "base",
     "bell",
     "conclude",
     "cursor",
+    "order",
     "queue",
     "request",
     "outstanding",

@@ -280,6 +280,7 @@ end $$;
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
 language plpgsql volatile as $$
 begin
+    perform onceq.refuse_in_order(p_queue_id, 'takes no priority') where p_lane <= 9 /* fresh */ and p_lane <> 5 /* usual */;
     update onceq.queue set lanes = array(select distinct l from unnest(lanes || p_lane::smallint) l order by l)
         where queue_id = p_queue_id and p_lane <= 9 /* fresh */ and p_lane <> all (lanes);
 end $$;

@@ -26,6 +26,7 @@ begin
     perform onceq.check_rows(q, p_rids, p_bodies, p_priorities);
     perform onceq.check_moments(onceq.moment_of(min(x)), onceq.moment_of(max(x)))
         from unnest(p_not_before || p_expires_at) x;
+    perform onceq.refuse_in_order(q.queue_id, 'delays nothing') from unnest(p_not_before) x where x is not null limit 1;
     insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, priority, role, registrant_id,
             send_no, rid, eid, correlation_id, enqueued_at, not_before, expires_at, content_type,
             properties, life, sha256, body)

@@ -42,7 +42,7 @@ begin
         perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, at_lane);
     end loop;
     if p_not_before is not null then
-        perform onceq.check_priority(p_priority);
+        perform onceq.check_priority(p_priority), onceq.refuse_delay(id);
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = id;
     end if;
     if is_volatile and p_own_transaction then

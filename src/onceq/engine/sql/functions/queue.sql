@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -31,6 +31,22 @@ begin
             p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id, p_retry_limit);
     perform onceq.ring_each('{0}'::integer[] || array(  -- servers of this name that found no queue, or the former one
         select queue_id from onceq.queue where name = p_name collate "C" and destroyed_at is not null));
+    return true;
+end $$;
+
+-- The same, in an order: 'strict', or null.
+create or replace function onceq.create_queue(
+    p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,
+    p_backoff_max_ms integer, p_execution_limit_s integer, p_body_bytes_max integer,
+    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text, p_retry_limit integer, p_order text
+) returns boolean
+language plpgsql volatile as $$
+begin
+    if not onceq.create_queue(p_name, p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s,
+            p_body_bytes_max, p_tag_bytes_max, p_keep_body, p_error_queue, p_retry_limit) then
+        return false;
+    end if;
+    update onceq.queue set ordered = true where name = p_name collate "C" and destroyed_at is null and p_order = 'strict';
     return true;
 end $$;
 
@@ -80,6 +96,7 @@ begin
     if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
     end if;
+    delete from onceq.begun where queue_id = q.queue_id;
     update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
     perform onceq.drop_marks();
     update onceq.queue e set destroyed_at = onceq.now()

@@ -272,7 +272,7 @@ begin
     state := 'new';
     bell := onceq.queue_bell(x.queue_id, p_own_transaction);
     if p_not_before is not null then
-        perform onceq.check_priority(p_priority);
+        perform onceq.check_priority(p_priority), onceq.refuse_delay(eid);
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = send.eid;
     end if;
     if cardinality(p_ack) > 0 then

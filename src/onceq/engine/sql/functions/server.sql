@@ -22,8 +22,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set plan_cache_mode = force_generic_plan as $$
 declare
-    q record; e onceq.element;
-    at_lane smallint; low bigint; due bigint; latest bigint;  -- turns
+    q record; e onceq.element; at_lane smallint; low bigint; due bigint; latest bigint;  -- turns
     asleep integer[] := p_asleep; wanted integer := p_n; got integer;
     looks integer := case when p_sleep is null then 1 else 2 end;
 begin
@@ -31,21 +30,22 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
     for look in case when p_drowsy then looks else 1 end .. looks loop
-        if look = 2 then
-            asleep := onceq.fall_asleep(p_slot, p_sleep);
-        end if;
-        select x.lanes, x.low, exists (select from onceq.element y
+        asleep := case when look = 2 then onceq.fall_asleep(p_slot, p_sleep) else asleep end;
+        select x.lanes, x.low, x.ordered, exists (select from onceq.element y
                 where y.queue_id = x.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) as any_late
             into q from onceq.queue x
             where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
-        foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
+        foreach at_lane in array case when q.ordered then '{5}' /* usual */
+                else onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) end loop
             exit when wanted = 0;
             continue when abs(at_lane) = 11 /* suspect */ and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
             low := coalesce(case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end, 0);
-            latest := case when at_lane >= 10 /* due */ then due when at_lane < 0 then due - 1000000
-                      else 9223372036854775807 end;
-            if abs(at_lane) = 11 /* suspect */ then
+            latest := case when at_lane >= 10 /* due */ then due when at_lane < 0 then due - 1000000 else 9223372036854775807 end;
+            if q.ordered then
+                return query select * from onceq.claim_in_order(p_incarnation, p_queue_id, low, p_alone);
+                get diagnostics got = row_count;
+            elsif abs(at_lane) = 11 /* suspect */ then
                 return query select * from onceq.claim_suspects(p_incarnation, p_queue_id, low, latest, wanted);
                 get diagnostics got = row_count;
             elsif wanted = 1 then
@@ -219,6 +219,7 @@ returns setof onceq.element
 language plpgsql volatile as $$
 declare e onceq.element;
 begin
+    perform onceq.refuse_in_order(p_queue_id, 'gives no element out of turn');
     update onceq.element x set claimed_by = p_incarnation
         where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
                        and queue_id = p_queue_id and role in ('request', 'datagram')

@@ -33,7 +33,7 @@ declare
     q onceq.queue := onceq.find_queue(p_queue);
     s onceq.spark_server;
 begin
-    perform onceq.be_durable();
+    perform onceq.be_durable(), onceq.refuse_in_order(q.queue_id, 'Spark serves many at a time');
     insert into onceq.spark_server (name, queue_id) values (p_name, q.queue_id)
         on conflict on constraint spark_server_name_key do nothing;
     select x.server_id into server_id from onceq.spark_server x where x.name = p_name collate "C";

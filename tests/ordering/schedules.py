@@ -1,0 +1,280 @@
+"""Schedules of senders, servers and misfortunes on a strict queue, by seeds; and their judge."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import psycopg
+
+import onceq
+from onceq.engine.perform.driver import PostgresDriver, open_session
+from onceq.engine.sessions import session
+from onceq.errors import ClaimLost
+from onceq.model import ops
+from onceq.model.element import Charge, Fate, KillAnswer
+
+if TYPE_CHECKING:
+    from onceq.model.element import Element
+
+STEPS = 60
+SERVERS = 3
+SENDERS = 2
+TOKEN = "1"
+
+
+@dataclass
+class Sent:
+    """A send: when it began and, once it is committed, when it had; whether it began to run."""
+
+    began: int
+    committed: int | None = None
+    has_run: bool = False
+    is_over: bool = False
+
+
+@dataclass
+class Server:
+    """A server: its session, its incarnation and what it holds; finishing: before the commit."""
+
+    driver: PostgresDriver
+    process: UUID
+    life: ops.Incarnation
+    held: Element | None = None
+    finishing: bool = False
+
+
+class Schedule:
+    """One run: steps drawn by a seed; `wrong` says what was overtaken, or ran beside another."""
+
+    def __init__(self, conninfo: str, repository: str, seed: int) -> None:
+        self.conninfo, self.repository = conninfo, repository
+        self.random = random.Random(seed)
+        self.queue = f"line-{seed}"
+        self.time = 0
+        self.sent: dict[UUID, Sent] = {}
+        self.open: list[tuple[psycopg.Connection[Any], UUID]] = []
+        self.servers: list[Server] = []
+        self.wrong: list[str] = []
+        self.ends = 0
+        self._undo = contextlib.ExitStack()
+        self._main = self._driver()
+        settings = onceq.Queue(
+            self.queue, bytes, bytes, order="strict", backoff_ms=0, backoff_max_ms=0, abort_limit=3
+        ).settings
+        self._main.perform(ops.CreateQueue(queue=self.queue, settings=settings))
+        self.queue_id = self._main.perform(ops.ListQueues(queue=self.queue))[0].queue_id
+
+    def _driver(self) -> PostgresDriver:
+        connection, _ = open_session(self.conninfo, session.settings())
+        self._undo.callback(connection.close)
+        return PostgresDriver(connection, self.repository)
+
+    def run(self) -> None:
+        """Runs the steps, and then serves until the queue is empty."""
+        with self._undo:
+            self.servers = [self._server() for _ in range(SERVERS)]
+            moves = (
+                *[self.send] * 4,
+                *[self.begin_send] * 3,
+                *[self.end_send] * 4,
+                *[self.claim] * 8,
+                *[self.finish] * 4,
+                *[self.commit] * 5,
+                self.abort,
+                self.die,
+                self.kill,
+            )
+            for _ in range(STEPS):
+                self.time += 1
+                self.random.choice(moves)()
+            while self.open:
+                self.end_send()
+            for _ in range(20 * len(self.sent)):
+                if all(one.is_over or one.committed is None for one in self.sent.values()):
+                    break
+                self.time += 1
+                self._tend()
+                for move in (self.commit, self.finish, self.commit, self.claim):
+                    for server in self.servers:
+                        move(server)
+            else:
+                self.wrong.append("the queue did not come to its end")
+
+    def _server(self) -> Server:
+        driver, process = self._driver(), uuid4()
+        life = driver.perform(
+            ops.OpenIncarnation(process=process, host="here", pid=1, identity=str(process))
+        )
+        return Server(driver, process, life)
+
+    def send(self) -> None:
+        """A send that commits at once."""
+        eid = self._main.perform(ops.Enqueue(queue=self.queue, body=b"x"))
+        self.sent[eid] = Sent(self.time, self.time)
+
+    def begin_send(self) -> None:
+        """A send in a transaction that stays open."""
+        if len(self.open) == SENDERS:
+            return
+        connection = psycopg.connect(self.conninfo)
+        self._undo.callback(connection.close)
+        query = (
+            f"select eid from {self.repository}.enqueue(%s, %s, null, 4::smallint, null, null,"
+            " null, null, null, false)"
+        )
+        row = connection.execute(query.encode(), (self.queue, b"x")).fetchone()
+        assert row is not None
+        self.open.append((connection, row[0]))
+        self.sent[row[0]] = Sent(self.time)
+
+    def end_send(self) -> None:
+        """The end of such a transaction: mostly its commit."""
+        if not self.open:
+            return
+        connection, eid = self.open.pop(self.random.randrange(len(self.open)))
+        if self.random.random() < 0.8:
+            connection.commit()
+            self.sent[eid].committed = self.time
+        connection.close()
+
+    def claim(self, chosen: Server | None = None) -> None:
+        """A claim: judged."""
+        server = chosen or self.random.choice(self.servers)
+        if server.held is not None:
+            return
+        claim = ops.Claim(
+            incarnation=server.life.incarnation,
+            queue_id=self.queue_id,
+            n=self.random.randint(1, 3),
+            turn=self.random.randint(0, 3),
+            alone=True,
+        )
+        got = server.driver.perform(claim)
+        beside = [one for one in self.servers if one.held is not None and self._lives(one)]
+        if len(got) + len(beside) > 1:
+            self.wrong.append(f"{len(got) + len(beside)} in flight at {self.time}")
+        for element in got:
+            server.held = element
+            self._judge(element.eid)
+
+    def _lives(self, server: Server) -> bool:
+        return server.held is not None and not self.sent[server.held.eid].is_over
+
+    def _judge(self, eid: UUID) -> None:
+        mine = self.sent[eid]
+        for other, one in self.sent.items():
+            if other == eid or one.is_over or one.committed is None:
+                continue
+            if one.has_run or (not mine.has_run and one.committed < mine.began):
+                self.wrong.append(f"{eid} overtook {other} at {self.time}")
+        mine.has_run = True
+
+    def finish(self, chosen: Server | None = None) -> None:
+        """A finish whose transaction stays open, and perhaps claims the next in it."""
+        server = chosen or self.random.choice(self.servers)
+        if server.held is None or server.finishing:
+            return
+        begin = ops.Begin(
+            slot=server.life.slot,
+            seq=server.held.seq,
+            token=TOKEN,
+            isolation="read committed",
+            alone=False,
+        )
+        server.driver.perform(begin)
+        try:
+            server.driver.perform(self._finish_of(server))
+            server.finishing = True
+        except ClaimLost:
+            server.driver.perform(ops.Rollback())
+            server.held = None
+
+    def _finish_of(self, server: Server) -> ops.Finish:
+        assert server.held is not None
+        return ops.Finish(
+            seqs=[server.held.seq],
+            incarnation=server.life.incarnation,
+            replies=[b""],
+            content_type=None,
+            token=TOKEN,
+            queue_id=self.queue_id,
+            n=0,
+            turn=1,
+            alone=True,
+        )
+
+    def commit(self, chosen: Server | None = None) -> None:
+        """The commit of such a transaction, or its rollback: then it is finished again."""
+        server = chosen or self.random.choice(self.servers)
+        if not server.finishing or server.held is None:
+            return
+        server.finishing = False
+        if chosen is None and self.random.random() < 0.3:
+            server.driver.perform(ops.Rollback())
+            return
+        server.driver.perform(ops.Commit())
+        self._over(server)
+
+    def _over(self, server: Server) -> None:
+        assert server.held is not None
+        self.sent[server.held.eid].is_over = True
+        self.ends += 1
+        server.held = None
+
+    def abort(self) -> None:
+        """An execution that failed: charged, or not."""
+        server = self.random.choice(self.servers)
+        if server.held is None or server.finishing:
+            return
+        charge = self.random.choice([Charge.CHARGE, Charge.RELEASE, Charge.RETRY])
+        abort = ops.AbortElement(
+            seq=server.held.seq,
+            incarnation=server.life.incarnation,
+            charge=charge,
+            code="Bad",
+            error="no",
+        )
+        fate = server.driver.perform(abort)
+        if fate is Fate.FAILED:
+            self._over(server)
+        server.held = None
+
+    def die(self) -> None:
+        """A server's session ends, whatever it was doing; another takes over."""
+        at = self.random.randrange(SERVERS)
+        server = self.servers[at]
+        server.driver.connection.close()
+        self.servers[at] = self._server()
+        self._tend()
+
+    def _tend(self) -> None:
+        """Takes over from the dead, and looks for what has failed by that."""
+        self._main.perform(ops.TakeOver(process=uuid4()))
+        for missing in self._main.perform(ops.FindMissing()):
+            self._main.perform(ops.Judge(process=missing.process, verdict=ops.Verdict.ENDED))
+        for eid, one in self.sent.items():
+            if one.committed is not None and not one.is_over:
+                self._look(eid)
+
+    def _look(self, eid: UUID) -> None:
+        there = self._main.perform(ops.ReadElement(eid=eid))
+        if there is None or there.queue_id != self.queue_id:  # failed, perhaps
+            self.sent[eid].is_over = True
+
+    def kill(self) -> None:
+        """A kill of any element that is not being finished."""
+        held = {one.held.eid for one in self.servers if one.held is not None and one.finishing}
+        those = [
+            eid
+            for eid, one in self.sent.items()
+            if one.committed is not None and not one.is_over and eid not in held
+        ]
+        if those and self.random.random() < 0.5:
+            eid = self.random.choice(those)
+            if self._main.perform(ops.Kill(eid=eid, timeout_s=5.0)) is KillAnswer.KILLED:
+                self.sent[eid].is_over = True
+                self.ends += 1

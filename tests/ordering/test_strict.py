@@ -1,0 +1,96 @@
+"""A queue in strict order under late commits, aborts, deaths and kills (Q8)."""
+
+from __future__ import annotations
+
+import os
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import onceq
+from onceq.errors import InvalidValue
+from proof.harness.fleet import Fleet, Settings
+from proof.harness.ledger import Order, Receipt, make_ledger
+from tests.ordering.schedules import Schedule
+from tests.parts import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEDULES = 200
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_is_overtaken_and_never_two_run(
+    qm: onceq.QueueManager, conninfo: str, repository: str, part: int
+) -> None:
+    """200 schedules: never two in flight, and what was sent before another began runs first."""
+    assert qm is not None
+    ends = done = 0
+    for seed in range(part, int(os.environ.get("ONCEQ_SCHEDULES", SCHEDULES)), 4):
+        schedule = Schedule(conninfo, repository, seed)
+        schedule.run()
+        assert not schedule.wrong, (seed, schedule.wrong)
+        ends += schedule.ends
+        done += 1
+    assert ends > 4 * done
+
+
+def test_one_sent_earlier_that_commits_later_does_not_run_beside(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Not while the claim of the later one is not committed, nor afterwards."""
+    queue = onceq.Queue("orders", bytes, bytes, order="strict")
+    qm.declare(queue)
+    claim = f"select eid from {repository}.claim(1, %s, 1, 0, true)".encode()
+    number = (qm.show("orders").queue_id,)
+    with psycopg.connect(conninfo) as earlier, psycopg.connect(conninfo) as claiming:
+        qm.enqueue(queue, b"earlier", connection=earlier)
+        later = qm.enqueue(queue, b"later")
+        assert claiming.execute(claim, number).fetchall() == [(later,)]
+        earlier.commit()
+        assert rows(conninfo, claim.decode(), *number) == []
+        claiming.commit()
+        assert rows(conninfo, claim.decode(), *number) == []
+
+
+def test_servers_killed_at_any_time_keep_the_order(
+    qm: onceq.QueueManager, conninfo: str, repository: str, tmp_path: Path
+) -> None:
+    """Two processes serve, and die by kill -9: what ends, ends as it was sent."""
+    make_ledger(conninfo, repository)
+    queue = onceq.Queue("orders", Order, Receipt, order="strict", backoff_ms=0)
+    qm.declare(queue)
+    rids = [f"r{n}" for n in range(60)]
+    for rid in rids:
+        qm.enqueue(queue, Order(ms=5), rid=rid)
+    chance = random.Random(1)
+    settings = Settings(
+        url=conninfo,
+        repository=repository,
+        files=str(tmp_path),
+        concurrency=2,
+        queue={"order": "strict", "backoff_ms": 0},
+    )
+    query = f"select rid from {repository}.history order by finished_at"
+
+    def are_done(least: int) -> bool:
+        return len(rows(conninfo, query)) >= least
+
+    with Fleet(settings, size=2) as fleet:
+        for done in (10, 25, 40):
+            fleet.wait(partial(are_done, done))
+            victim = chance.choice(fleet.processes).pid
+            assert victim is not None
+            fleet.kill(victim)
+        fleet.wait(partial(are_done, len(rids)))
+        assert fleet.deaths >= 3
+    assert [row[0] for row in rows(conninfo, query)] == rids
+
+
+def test_an_order_is_one_that_there_is() -> None:
+    with pytest.raises(InvalidValue, match="order is one of"):
+        onceq.Queue("orders", bytes, bytes, order="alphabetical")
