@@ -13,11 +13,13 @@ import sys
 from pathlib import Path
 
 from onceq.engine.bind.binding import _SEND
+from onceq.engine.schema.scripts import MIGRATIONS
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "src" / "onceq"
 NUMBERED = ", ".join(f"p_{n} {kind}" for n, (_, kind) in enumerate(_SEND, 1))
 GIVEN = ", ".join(f"p_{n}" for n in range(1, len(_SEND) + 1))
+MIGRATION = f"{len(MIGRATIONS) + 1:04}_next"
 COLUMN = "alter table onceq.element add column colour text;\n"
 FUNCTIONS = f"""
 create or replace function onceq.send_one({NUMBERED}, p_colour text) returns text
@@ -25,7 +27,10 @@ language sql volatile as $$ select onceq.send_one({GIVEN}) $$;
 """
 CHANGES = {
     "version.py": ("LEVEL = 1\n", "LEVEL = 2\n"),
-    "engine/schema/scripts.py": ('    "0015_levels",\n', '    "0015_levels",\n    "0016_next",\n'),
+    "engine/schema/scripts.py": (
+        f'    "{MIGRATIONS[-1]}",\n',
+        f'    "{MIGRATIONS[-1]}",\n    "{MIGRATION}",\n',
+    ),
     "engine/bind/binding.py": (
         '    ("request.sha256", "bytea"),\n)',
         '    ("request.sha256", "bytea"),\n    (NOTHING, "text"),\n)',
@@ -44,7 +49,7 @@ def make_next(folder: Path) -> None:
     scripts = made / "engine/schema/scripts.py"
     text = scripts.read_text("utf-8")
     scripts.write_text(text.replace('    "plain",\n', '    "plain",\n    "next",\n'), "utf-8")
-    (made / "engine/sql/migrations/0016_next.sql").write_text(COLUMN, "utf-8")
+    (made / f"engine/sql/migrations/{MIGRATION}.sql").write_text(COLUMN, "utf-8")
     (made / "engine/sql/functions/next.sql").write_text(FUNCTIONS, "utf-8")
 
 
