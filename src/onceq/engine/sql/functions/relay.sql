@@ -24,7 +24,8 @@ begin
         raise exception 'queue "%" is volatile: a crash would take what is planned', p_queue
             using errcode = 'OQ007', hint = 'relay from a durable queue';
     end if;
-    perform onceq.be_durable(), onceq.refuse_in_order(q.queue_id, 'a relay takes many at a time');
+    perform onceq.be_durable();
+    perform onceq.refuse_in_order(q.queue_id, 'a relay takes many at a time');
     insert into onceq.stream_relay (name, queue_id, topic, session, claim)
         select p_name, q.queue_id, p_topic, p_session, nextval('onceq.incarnation_seq')
         where not exists (select from onceq.stream_relay x where x.name = p_name) on conflict do nothing;
