@@ -10,6 +10,7 @@ import pytest
 
 from onceq import streams
 from onceq.errors import DeadlineExceeded
+from tests.parts import wait_until
 from tests.streams.api.towns import RAW, SENDER, WITHIN_S, Heard, read, soon, town
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def test_what_happens_to_messages_is_told(context: streams.StreamContext) -> Non
                 assert source.send(b"%d" % n, given=f"mine {n}") == n
                 assert heard.of(streams.SequenceNumbers)[-1].given == f"mine {n}"
             source.wait_stable(WITHIN_S)
+            wait_until(lambda: any(one.last == 2 for one in heard.of(streams.Reclaimed)))
             epoch = source.statistics().epoch
         (complete,) = heard.of(streams.RegistrationComplete)
         assert (complete.next_number, complete.reported, complete.epoch) == (0, -1, epoch)
