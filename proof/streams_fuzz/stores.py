@@ -151,7 +151,7 @@ class Fed:
     def _ask(self, link: int) -> None:
         ask = self.invention.ask()
         self.tried[type(ask).__name__] += 1
-        if isinstance(ask, asks.Admit) and ask.accept_loss:
+        if isinstance(ask, asks.Admit) and ask.bridge.losses:
             self._may_lose |= ask.stream == SOUND
         try:
             encoding.ask_of(encoding.packed(ask))

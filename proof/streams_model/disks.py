@@ -21,6 +21,7 @@ from onceq.streams.model.choice import (
     kept_below,
     merged,
 )
+from onceq.streams.model.losses import still_stable
 from onceq.streams.model.states import Deed, Memory, Standing
 
 if TYPE_CHECKING:
@@ -175,9 +176,10 @@ class Disk:
     def _copy(self, ask: Admit, disks: Iterable[Disk], rules: Rules) -> bool:
         """Make its log the chosen one; False if there is no room, or nobody to copy from."""
         end = ask.log.end
-        if end < self.stable:
+        losses = ask.bridge.losses if rules.losses_are_told else ()
+        if end < still_stable(self.stable, self.admitted, losses):
             return False
-        keep = kept_below(self.answer(rules), ask.log)
+        keep = kept_below(self.answer(rules), ask.log, losses)
         if keep < end and self.full:
             if rules.full_admits_nothing:
                 return False
@@ -189,6 +191,7 @@ class Disk:
         rest = [] if rules.cut else self.log[end:]
         self.log = self.log[:keep] + copied + rest
         self.begin = max(self.begin, begin)
+        self.stable = min(self.stable, len(self.log))
         self.damaged = {number for number in self.damaged if number < keep}
         if rules.positions_learned:
             self.positions = merged((self.positions, ask.log.positions))

@@ -23,11 +23,16 @@ CHOOSING = (
 """The rules that a choice is made by."""
 
 
+NOTHING = Insufficient(forgot=frozenset(), silent=frozenset())
+"""That a variant finds too little where the product does not."""
+
+
 def chosen(
     rules: Rules, own: StoreList, answers: Mapping[str, Promised], log: Log | Insufficient
 ) -> Log | Insufficient:
     """Return a choice without the rule that is left out, or `log`, which was made by all."""
-    if all(getattr(rules, name) for name in CHOOSING):
+    by_person = isinstance(log, Log) and log.accepted is not None
+    if by_person or all(getattr(rules, name) for name in CHOOSING):
         return log
     record = newest(answers.values())
     if record is None:
@@ -43,11 +48,7 @@ def chosen(
     whole = [one for one in holding.values() if one.whole and one.bridge is not None]
     best = max(whole, key=lambda one: _rank(one, rules), default=None)
     if best is None or best.bridge is None or not enough:
-        return (
-            log
-            if isinstance(log, Insufficient)
-            else Insufficient(forgot=frozenset(), silent=frozenset())
-        )
+        return log if isinstance(log, Insufficient) else NOTHING
     return Log(
         admitted=best.admitted,
         end=best.end,

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.streams.model.quorum import are_stable
+from proof.streams_model.disks import VOID
 from proof.streams_model.rules import I1, I2, I3, I4, I5, I6
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from onceq.streams.model.losses import Lost
     from onceq.streams.model.quorum import StoreList
     from proof.streams_model.disks import Disk, Entry
 
@@ -33,7 +35,8 @@ class Promises:
 
     stable: the contents of numbers 0, 1, ... as they were reported. lists: of the greatest epoch
     that was complete. lost: stores whose disk lost what it had, and that are not yet filled again.
-    given_up: numbers that a store dropped though they were not acknowledged.
+    given_up: numbers that a store dropped though they were not acknowledged. accepted: losses;
+    void: the numbers of these, each with what was stable there before.
     """
 
     stable: list[int] = field(default_factory=list[int])
@@ -45,6 +48,8 @@ class Promises:
     lost: set[str] = field(default_factory=set[str])
     given_up: set[int] = field(default_factory=set[int])
     receivers: dict[str, Followed] = field(default_factory=dict[str, Followed])
+    accepted: set[Lost] = field(default_factory=set["Lost"])
+    void: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     completed: int = 0
 
     def breach(self, promise: str, text: str) -> None:
@@ -68,6 +73,20 @@ class Promises:
             else:
                 self.breach(I4, f"number {number} is stable, and those before it are not known")
 
+    def accept(self, lost: Lost) -> bool:
+        """Note that a person has accepted a loss; return whether that is new."""
+        if lost in self.accepted:
+            return False
+        self.accepted.add(lost)
+        for number in range(lost.first, lost.below):
+            self.void.setdefault(number, {VOID})
+        for number, content in enumerate(self.stable[lost.first :], lost.first):
+            self.void.setdefault(number, {VOID}).add(content)
+        del self.stable[lost.first :]  # void is stable there from now on
+        for followed in self.receivers.values():
+            followed.owed = None  # it may be registered with none of the stores that are left
+        return True
+
     def complete(self, epoch: int, lists: tuple[StoreList, ...], log: Sequence[int] | None) -> None:
         """Note that a recovery is complete. log: it begins with; None: a later life overtook it."""
         self.completed += 1
@@ -89,6 +108,8 @@ class Promises:
         """Check that a stable set has each stable number, but for the stores that lost it."""
         having = [(one.name, one) for one in disks]
         for number, content in enumerate(self.stable):
+            if number in self.void:
+                continue
             holders = {
                 name
                 for name, one in having
@@ -101,7 +122,8 @@ class Promises:
     def deliver(self, receiver: str, number: int, content: int, *, is_stable_only: bool) -> None:
         """Note that a life of a receiver saw a number."""
         is_stable = number < len(self.stable)
-        if is_stable_only and (not is_stable or self.stable[number] != content):
+        was_lost = content in self.void.get(number, ())
+        if is_stable_only and not was_lost and (not is_stable or self.stable[number] != content):
             self.breach(I5, f"{receiver} was shown {number}, which is not stable so")
 
     def advance(self, receiver: str, seen: Mapping[int, int]) -> None:

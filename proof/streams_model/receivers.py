@@ -145,7 +145,8 @@ class Reader:
             self.world.promises.breach("I5", f"{self.name} saw {seen} in vain, was told of {told}")
         if told is not None:
             self.world.did["receivers rolled back"] += 1
-            if self.is_stable_only:
+            was_lost = all(number in self.world.promises.void for number in range(*told))
+            if self.is_stable_only and not was_lost:
                 self.world.promises.breach("I5", f"{self.name} saw {told} in vain, as stable")
         self.losses = [(begin, min(below, first)) for begin, below in self.losses if begin < first]
         self.seen = {number: one for number, one in self.seen.items() if number < first}

@@ -56,6 +56,10 @@ class Rules:
     only_stable_read: bool = True
     every_epoch_compared: bool = True
     zombies_ignored: bool = True
+    losses_are_void: bool = True
+    losses_are_told: bool = True
+    losses_are_kept: bool = True
+    losses_need_an_epoch: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,10 @@ VARIANTS: tuple[Variant, ...] = (
     _v("only_stable_read", 1_000, 6, "a store shows all it has to a receiver of what is stable"),
     _v("every_epoch_compared", 20_000, 1227, "a receiver compares with the last epoch only"),
     _v("zombies_ignored", 20_000, 74, "a receiver takes what a former life still sends"),
+    _v("losses_are_void", 1_000, 36, "numbers whose loss was accepted are given anew"),
+    _v("losses_are_told", 20_000, 5543, "a store is not told which of what is stable was lost"),
+    _v("losses_are_kept", 1_000, 85, "the epochs behind an accepted loss know nothing of it"),
+    _v("losses_need_an_epoch", 20_000, 3882, "a loss is accepted in an epoch of before"),
 )  # fmt: skip
 
 VARIANT_BY_NAME = {variant.name: variant for variant in VARIANTS}

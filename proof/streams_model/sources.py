@@ -28,6 +28,7 @@ from onceq.streams.model.choice import (
     outdated,
     seen,
 )
+from onceq.streams.model.losses import Lost, void_below
 from onceq.streams.model.quorum import are_stable
 from onceq.streams.model.states import Deed
 from proof.streams_model import loosely
@@ -51,6 +52,7 @@ class Sender:
     epoch: 0 until it is complete for the first time. contents: of the numbers from `base` on.
     ends: of the logs of the stores that are admitted in the epoch; stages: the last bridge record
     that each has. needed: the lists by which a number is stable. known: fillings, as stores told.
+    accepts: a person accepts with it what is lost.
     """
 
     world: World
@@ -72,6 +74,7 @@ class Sender:
     is_sending: bool = False
     anew: str = ""
     known: dict[str, int] = field(default_factory=dict[str, int])
+    accepts: bool = False
     _looked: dict[str, Promised] = field(default_factory=dict[str, Promised])
 
     @property
@@ -126,7 +129,13 @@ class Sender:
                 top = max(top, promised)
                 if promised > self.epoch > 0 and life != self.life:
                     self.overtaken.add(store)
-        return 0 if self._is_fenced() else top + 1 + self.world.chance.randrange(2)
+        if self._is_fenced():
+            return 0
+        if self.accepts and not self.epoch and self.world.rules.losses_need_an_epoch:
+            top = max(top, self.world.tried)
+        epoch = top + 1 + self.world.chance.randrange(2)
+        self.world.tried = max(self.world.tried, epoch)
+        return epoch
 
     def _is_fenced(self) -> bool:
         """Whether the stores that promised more to others leave no stable set."""
@@ -163,7 +172,11 @@ class Sender:
         answers = dict(promised)
         if not rules.choice_after_fence:
             answers = {store: self._looked.get(store, one) for store, one in promised.items()}
-        log = loosely.chosen(rules, self.own, answers, choose(self.own, answers))
+        found = choose(self.own, answers)
+        if isinstance(found, Insufficient) and found.rest and self.accepts and not self.epoch:
+            accepted = self.world.accepted(found.rest, found.silent)
+            found = choose(self.own, answers, accepted)
+        log = loosely.chosen(rules, self.own, answers, found)
         if isinstance(log, Insufficient):
             return None
         if self.epoch and log.admitted != self.epoch:
@@ -192,9 +205,16 @@ class Sender:
 
     def _record(self, epoch: int, log: Log, promised: dict[str, Promised]) -> Bridge:
         """Return the bridge record of an epoch; the change that is wanted begins with it."""
-        stage, lists = Stage.SETTLED, log.lists
+        stage, lists, losses = Stage.SETTLED, log.lists, log.losses
+        if not self.world.rules.losses_are_kept:
+            losses = ()
+        if log.accepted is not None:
+            lists = (self.own,)
+            losses = (*losses, Lost(epoch=epoch, first=log.end, below=log.accepted.below))
         if log.admitted == 0:
             stage = Stage.CREATING
+        elif log.accepted is not None:
+            pass
         elif len(lists) == 2:
             stage = Stage.SETTLING
         elif self.wanted is not None and is_addable(self.wanted, lists[0], promised):
@@ -206,6 +226,7 @@ class Sender:
             lists=lists,
             firsts=chained(log.firsts, epoch, log.end),
             fillings=fillings(self.known, epoch, unsure if log.admitted else ()),
+            losses=losses,
         )
 
     def _must_wait(self, store: str) -> bool:
@@ -226,7 +247,7 @@ class Sender:
             self.ends[store] = max(answer, self.ends.get(store, 0))
             self.stages[store] = bridge.stage
             if bridge.stage is not Stage.CREATING:
-                world.filled(store)
+                world.filled(store, bridge.losses)
         elif answer is Deed.REFUSE:
             self.overtaken.add(store)
         return answer
@@ -252,6 +273,8 @@ class Sender:
             self._settle()
         if self.epoch == 0:
             self.base = log.end
+            if world.rules.losses_are_void:
+                self.contents = [VOID] * (void_below(bridge.losses) - log.end)
         elif not self.base <= log.end <= self.next:  # only if a rule is broken
             self.contents, self.base = [], log.end
         for number in [one for one in self.given_up if log.end <= one < self.next]:

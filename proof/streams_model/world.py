@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
+
 from onceq.streams.model.choice import Stage, acknowledged_below, epoch_at
+from onceq.streams.model.losses import Acceptance, Losses, void_below
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import Intergroup, Intragroup, are_recovered, listed
-from proof.streams_model.disks import Disk
+from proof.streams_model.disks import VOID, Disk
 from proof.streams_model.promises import Followed, Promises
 from proof.streams_model.receivers import Reader
 from proof.streams_model.rules import I5, I6, I7, Rules
@@ -46,6 +49,7 @@ class World:
     def __init__(self, seed: int, rules: Rules | None = None) -> None:
         self.rules = Rules() if rules is None else rules
         self.chance = random.Random(seed)
+        self.fate = random.Random(~seed)  # of its own: other schedules stay as they are
         self.promises = Promises()
         self.trace: list[str] | None = None
         self.did: Counter[str] = Counter()
@@ -62,6 +66,7 @@ class World:
         self.promises.used = set(self.lists)
         self._count = self._contents = 0
         self._asleep: set[str] = set()
+        self.tried = 0
         self._frozen = 0
         self._is_quiet = False
 
@@ -94,6 +99,7 @@ class World:
         self.from_source = 0.2 + draw() * 0.7
         self._rounds = self.chance.choice((2, 20, 80))
         self.rule = self.chance.choice(list(Consensus))
+        self.disasters = self.fate.random() * 0.02 * (self.fate.random() < 0.3)
 
     # what lives use
 
@@ -125,16 +131,32 @@ class World:
             self.trace.append(f"{store}: {getattr(does, '__qualname__', '')} -> {answer!r}")
         return None if self.chance.random() < self.lost else answer
 
-    def filled(self, store: str) -> None:
-        """Note that a store has the chosen log: what it lost before is made good."""
+    def filled(self, store: str, losses: Losses = ()) -> None:
+        """Note that a store has the chosen log: what it lost before is made good.
+
+        losses: that were accepted for that.
+        """
+        for one in losses:
+            self.did["losses accepted"] += self.promises.accept(one)
         if not self.disks[store].damaged and self.disks[store].admitted:
             self.promises.lost.discard(store)
 
     def completed(self, sender: Sender) -> None:
         """Note that a recovery is complete."""
         overtaken = any(self.disks[store].promised > sender.epoch for store in sender.ends)
-        self.promises.complete(sender.epoch, sender.needed, None if overtaken else sender.recovered)
-        self.promises.report(sender.recovered)
+        log = sender.recovered
+        log += [VOID] * (void_below(sender.bridge.losses) - len(log))
+        self.promises.complete(sender.epoch, sender.needed, None if overtaken else log)
+        self.promises.report(log)
+
+    def accepted(self, rest: Acceptance, silent: frozenset[str]) -> Acceptance:
+        """Return what a person accepts, who knows all receivers, and wipes what does not answer."""
+        for store in sorted(silent):
+            self.disks[store].wipe()
+            self.promises.lost.add(store)
+        nexts = [reading[0].next for reading in self._readers.values() if reading is not None]
+        below = max(rest.below, rest.end, len(self.promises.stable), *nexts, 0)
+        return structs.replace(rest, below=below + self.fate.randrange(3))
 
     # what befalls them
 
@@ -145,6 +167,8 @@ class World:
         if chance() < self.dies and self._lives:
             self._lives.pop(self.chance.randrange(len(self._lives)))
         self._strike()
+        if self.fate.random() < self.disasters:
+            self._lose_too_much()
         if chance() < self.rereads:
             self._end_reader(self.chance.choice(sorted(self._readers)))
         self._move_list()
@@ -191,6 +215,27 @@ class World:
         elif disk.damaged and chance() < 0.1:
             self._scrub(disk)
 
+    def _lose_too_much(self) -> None:
+        """Let more disks of the list in use be wiped than it allows, and stop all sources."""
+        own = self.lists[self.at]
+        held = [disk for name, disk in self.disks.items() if name in own.stores and disk.admitted]
+        is_settled = all(
+            one.bridge is not None and one.bridge.lists == (own,) for one in held
+        ) and self.promises.lists == (own,)
+        if not is_settled or self.promises.lost or len(held) < 2:
+            return
+        self.fate.shuffle(held)
+        for disk in held[: self.fate.randrange(1, len(held))]:
+            disk.wipe()
+            self.promises.lost.add(disk.name)
+        self._lives = []
+        self.did["disks wiped beyond what a list allows"] += self._is_struck
+
+    @property
+    def _is_struck(self) -> bool:
+        """Whether more is lost, and not filled again, than a list allows."""
+        return not self.promises.may_lose("")
+
     def _scrub(self, disk: Disk) -> None:
         """Repair what is damaged from any store that has the same identity."""
         bridge = disk.bridge
@@ -231,7 +276,7 @@ class World:
     def _move_list(self) -> None:
         """Let the operator go on to a neighbour of the list in use, if that is settled."""
         is_in_use = self.promises.lists == (self.lists[self.at],)
-        if is_in_use and self.chance.random() < self.changes:
+        if is_in_use and not self._is_struck and self.chance.random() < self.changes:
             at = self.at + self.chance.choice((-1, 1))
             self.at = max(0, min(len(self.lists) - 1, at))
             for sender in self.senders():
@@ -241,7 +286,8 @@ class World:
     def _start(self) -> None:
         self._count += 1
         own = self.lists[self.at]
-        sender = Sender(world=self, life=self._count, own=own, wanted=own)
+        accepts = self._is_struck and self.fate.random() < 0.7
+        sender = Sender(world=self, life=self._count, own=own, wanted=own, accepts=accepts)
         self._lives.append((sender, sender.run()))
 
     def _go_on_sending(self) -> None:

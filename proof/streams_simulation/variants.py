@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from onceq.streams.model import asks, choice, states
 from onceq.streams.model.choice import Insufficient, Log, Promised, choose
+from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver import placing
 from onceq.streams.receiver.delivering import Delivering
@@ -28,8 +29,10 @@ from proof.streams_simulation.variants_of_disks import ON_DISKS
 def _choice(rule: str) -> Callable[..., Log | Insufficient]:
     rules = replace(Rules(), **{rule: False})
 
-    def chosen(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
-        return loosely.chosen(rules, own, answers, choose(own, answers))
+    def chosen(
+        own: StoreList, answers: Mapping[str, Promised], accepts: Acceptance | None
+    ) -> Log | Insufficient:
+        return loosely.chosen(rules, own, answers, choose(own, answers, accepts))
 
     return chosen
 
@@ -60,7 +63,7 @@ IN_MEMORY: dict[str, Variant] = {
         within=150, text="a store promises an epoch to two lives",
     ),
     "cut": Variant(
-        of=catalogue, name="kept_below", by=lambda has, log: min(has.end, log.end), within=0,
+        of=catalogue, name="kept_below", by=lambda has, log, _: min(has.end, log.end), within=0,
         text="a store keeps what it has, of whatever epochs, when it is admitted",
     ),
     "admitted-end": Variant(

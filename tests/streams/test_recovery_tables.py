@@ -31,6 +31,7 @@ from onceq.streams.model.choice import (
     rolled_back,
     seen,
 )
+from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.quorum import listed
 from onceq.streams.model.states import Deed, Finding, Memory, SourceState, Standing, Where
 
@@ -123,11 +124,12 @@ def test_the_greatest_admission_is_chosen_before_the_longest_log() -> None:
 
 
 def test_a_store_that_holds_nothing_says_nothing() -> None:
+    rest = Acceptance(end=9, below=9, stores=frozenset("bc"))
     assert choose(ABC, {"a": has(1, 9), "b": NEW}) == Insufficient(
-        forgot=frozenset("b"), silent=frozenset("c")
+        forgot=frozenset("b"), silent=frozenset("c"), rest=rest
     )
     assert choose(ABC, {"a": has(1, 9), "b": NEW, "c": NEW}) == Insufficient(
-        forgot=frozenset("bc"), silent=frozenset()
+        forgot=frozenset("bc"), silent=frozenset(), rest=rest
     )
 
 

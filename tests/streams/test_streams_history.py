@@ -329,3 +329,70 @@ def test_streams_are_judged_apart() -> None:
     other = [replace(one, stream=8, life=9) for one in (SOURCE[0], SOURCE[1], SOURCE[2])]
     report = check([*GOOD[:-1], *other])
     assert (report.violations, report.streams, report.sent) == ([], 2, 20 + 12)
+
+
+THREE: dict[str, Any] = {"stream": STREAM, "life": 3}
+OTHER: dict[str, Any] = {**SURE, "life": 3}
+ACCEPTED = kinds.Accepted(**THREE, first=8, last=19)
+BACK = kinds.RolledBack(**LATER, first=8, last=17)
+LOST = kinds.Lost(**LATER, first=8, last=19, why="reclaimed")
+WENT_ON: list[kinds.StreamEvent] = [
+    *SOURCE,
+    ACCEPTED,
+    kinds.Began(**THREE, epoch=9, number=20),
+    kinds.Sent(**THREE, first=20, last=24, content="z"),
+    kinds.StableTold(**THREE, first=20, last=24),
+    kinds.Finished(**THREE, number=25),
+    *RECEIVERS[:7],
+    BACK,
+    LOST,
+    kinds.Delivered(**LATER, first=20, last=24, epoch=9, content="z"),
+    *(
+        event
+        for name in "ab"
+        for event in (
+            kinds.Kept(stream=STREAM, store=name, begin=0, end=25),
+            kinds.Held(stream=STREAM, store=name, first=0, last=7, epoch=5, content="x"),
+            kinds.Held(stream=STREAM, store=name, first=8, last=19, epoch=9, is_void=True),
+            kinds.Held(stream=STREAM, store=name, first=20, last=24, epoch=9, content="z"),
+        )
+    ),
+    kinds.Ended(copies=2, receivers=("sure",)),
+]
+
+
+def test_a_loss_that_was_accepted_breaks_no_rule() -> None:
+    assert broken(WENT_ON) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "instead", "rules"),
+    [
+        (ACCEPTED, [], {"not-lost", "stable-only", "rolled-back", "stable-kept"}),
+        (ACCEPTED, [replace(ACCEPTED, last=17)], {"stable-kept", "not-lost"}),
+        (LOST, [], {"no-gap", "all-delivered"}),
+    ],
+    ids=["not accepted", "accepted in part", "not told"],
+)
+def test_only_what_was_accepted_is_lost(
+    event: kinds.StreamEvent, instead: list[kinds.StreamEvent], rules: set[str]
+) -> None:
+    at = WENT_ON.index(event)
+    found = {one.rule for one in broken([*WENT_ON[:at], *instead, *WENT_ON[at + 1 :]])}
+    assert found & rules, found
+    assert found <= rules | {"one-content", "stable-unchanged"}, found
+
+
+def test_a_number_that_comes_again_behind_a_loss_is_found() -> None:
+    """A person gave too small a number: what was stable under it is stable otherwise."""
+    short = replace(ACCEPTED, last=14)
+    early = [
+        replace(event, number=15)
+        if isinstance(event, kinds.Began) and event.life == 3
+        else replace(event, first=15)
+        if isinstance(event, kinds.Sent | kinds.StableTold) and event.life == 3
+        else event
+        for event in WENT_ON
+    ]
+    found = {one.rule for one in broken([short if one == ACCEPTED else one for one in early])}
+    assert {"stable-survives", "stable-unchanged"} <= found

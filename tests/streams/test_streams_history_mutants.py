@@ -110,7 +110,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "ignores what was in vain and is stable": Mutant(
         "receivers",
-        'self.broken("rolled-back", f"{span(begin, end)} were in vain, and are stable")',
+        'self.broken("rolled-back", f"{span(one, other)} were in vain, and are stable")',
         "pass",
         "in vain and stable",
     ),

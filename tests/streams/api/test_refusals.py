@@ -9,7 +9,7 @@ import pytest
 
 from onceq import streams
 from onceq.errors import IllegalState, InvalidName, InvalidValue, TooLarge
-from onceq.streams.api.given import BACKUPS, BESIDE, ReceiverOptions, SourceOptions
+from onceq.streams.api.given import BESIDE, BESIDE_SOURCE, ReceiverOptions, SourceOptions
 from onceq.streams.model.options import OPTIONS, Scope
 from tests.streams.api.towns import BARS, RAW, Bar, read, town
 
@@ -134,7 +134,7 @@ def test_a_topic_is_a_topic_and_its_values_are_of_its_type(context: streams.Stre
 
 def test_keywords_are_those_of_the_table() -> None:
     rows = {scope: {one.name for one in OPTIONS if scope in one.scopes} for scope in Scope}
-    assert set(SourceOptions.__annotations__) == rows[Scope.SOURCE] | {BACKUPS}
+    assert set(SourceOptions.__annotations__) == rows[Scope.SOURCE] | BESIDE_SOURCE
     assert set(ReceiverOptions.__annotations__) == rows[Scope.RECEIVER] | BESIDE
 
 

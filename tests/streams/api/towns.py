@@ -40,8 +40,8 @@ def bars(count: int, begin: int = 0) -> list[Bar]:
 class Town:
     """Stores by their names, in a loop of their own."""
 
-    def __init__(self, home: Path | None) -> None:
-        self.cluster = Cluster(home)
+    def __init__(self, home: Path | None, noting: str = "") -> None:
+        self.cluster = Cluster(home, noting)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
@@ -76,8 +76,8 @@ class Town:
 
 
 @contextlib.contextmanager
-def town(home: Path | None = None, names: str = "abc") -> Generator[Town]:
-    made = Town(home)
+def town(home: Path | None = None, names: str = "abc", noting: str = "") -> Generator[Town]:
+    made = Town(home, noting)
     try:
         made.start(names)
         yield made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from onceq.streams.net.address import Address, address
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.memory_store import MemoryStore
+from onceq.streams.store.noting_store import opened
 from tests.streams.net.daemons import LOCAL, WITHIN_S, Server, soon
 from tests.streams.store.test_disk_store import chance
 
@@ -26,10 +28,14 @@ SEGMENT_BYTES = 1 << 20
 
 
 class Cluster:
-    """Stores by their names, a, b and c. home: where their directories are; None: in memory."""
+    """Stores by their names, a, b and c. home: where their directories are; None: in memory.
 
-    def __init__(self, home: Path | None) -> None:
+    noting: those that keep no messages.
+    """
+
+    def __init__(self, home: Path | None, noting: str = "") -> None:
         self.home = home
+        self.noting = noting
         self.stores: dict[str, Store] = {}
         self.servers: dict[str, Server] = {}
         self.addresses: dict[str, Address] = {}
@@ -38,8 +44,9 @@ class Cluster:
         if self.home is None:
             return self.stores.get(name) or MemoryStore()
         if not (self.home / name).exists():
-            initialize(self.home / name, chance, segment_bytes=SEGMENT_BYTES)
-        return DiskStore(self.home / name, chance)
+            keeps = name not in self.noting
+            initialize(self.home / name, chance, segment_bytes=SEGMENT_BYTES, keeps=keeps)
+        return opened(self.home / name, chance)
 
     async def start(self, names: str) -> None:
         for name in names:
@@ -66,6 +73,11 @@ class Cluster:
             store = self.stores[name]
             if isinstance(store, DiskStore):
                 store.close()
+
+    def wipe(self, name: str) -> None:
+        """Lose the disk of a store that has ended."""
+        if self.home is not None:
+            shutil.rmtree(self.home / name)
 
     def listed(self, names: str = "abc") -> StoreList:
         return listed(" ".join(str(self.addresses[name]) for name in names))

@@ -146,6 +146,7 @@ def test_one_that_takes_nothing_is_skipped_and_told_how_far_all_is_when_it_does(
     receivers = Listening(
         Heard(
             learn=lambda _: asks.Forgot(),
+            kept=list,
             confirmed=lambda link, one: said.append((link, one)),
             left=lambda *_: None,
         )

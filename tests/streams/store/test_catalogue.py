@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, body_of
+from onceq.streams.model.losses import Lost
 from onceq.streams.model.quorum import listed
 from onceq.streams.store import records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step, serving
@@ -169,7 +170,8 @@ def test_what_the_chosen_log_lacks_is_cut_and_stable_is_never() -> None:
     assert store.catalogue.of(S).end == 3
     below = admit(3, life=6, end=1, admitted=1, firsts=((1, 0),))
     assert store.do(store.catalogue.admit(below)) == asks.Lacking(begin=1, end=2)
-    accepted = asks.Admit(stream=S, life=6, log=below.log, bridge=below.bridge, accept_loss=True)
+    lost = (Lost(epoch=3, first=1, below=4),)
+    accepted = replace(below, bridge=replace(below.bridge, losses=lost))
     assert store.do(store.catalogue.admit(accepted)) == asks.Holding(epoch=3, end=1, regid=1)
     assert store.catalogue.of(S).stable == 1
 

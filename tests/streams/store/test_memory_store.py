@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode
+from onceq.streams.model.losses import Lost
 from onceq.streams.model.quorum import listed
 from onceq.streams.store import records
 from onceq.streams.store.catalogue import Needs, Step
@@ -103,8 +104,9 @@ class Follower:
             stage=Stage.SETTLED,
             lists=(ABC,),
             firsts=chained(firsts, self.epoch, end),
+            losses=(Lost(epoch=self.epoch, first=end, below=held.end),),
         )
-        ask = asks.Admit(stream=S, life=two, log=log, bridge=bridge, accept_loss=True)
+        ask = asks.Admit(stream=S, life=two, log=log, bridge=bridge)
         answer, _ = self.store.admit(ask)
         if isinstance(answer, Needs) and answer.firsts:
             copies = [

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Log, Promised, choose
+from onceq.streams.model.choice import Insufficient, Log, Promised, choose
 from onceq.streams.model.frames import decode
+from onceq.streams.model.losses import acceptance
 from onceq.streams.model.quorum import listed
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.noting_store import NoCacheStore
@@ -100,6 +101,8 @@ def test_it_says_how_far_messages_came_and_holds_nothing(store: NoCacheStore, ho
     assert isinstance(answer, asks.Found)
     assert answer.has == Promised(hints=(ABC,), passed=7)
     found = choose(listed("a"), {"a": answer.has, "b": Promised(), "c": Promised()})
+    assert isinstance(found, Insufficient), "nothing of what it saw is left: a person says so"
+    found = choose(listed("a"), {"a": answer.has}, acceptance("0-7 a b c"))
     assert isinstance(found, Log)
     assert found.end == 0, "a stream of which nobody has a message is new"
     store.close()

@@ -13,6 +13,7 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 from onceq.streams.model import events
+from onceq.streams.model.losses import LOSS_EXAMPLE, Acceptance, acceptance
 from onceq.streams.model.low import RecoveryInfo, next_number
 from onceq.streams.model.options import Scope, settled
 from onceq.streams.model.quorum import StoreList, listed
@@ -41,7 +42,8 @@ class SourceOptions(TypedDict, total=False):
     """The options of a source, as keywords; the table of options says what they mean.
 
     Beside it: backups: stores as in a list, group by group, which take the places of those of their
-    group that do not answer.
+    group that do not answer. accept_loss: what the event StoresForgot says: go on without what more
+    stores have lost than a list allows.
     """
 
     retention_intragroup_stability_behavior: Literal["quorum", "all"]
@@ -61,6 +63,7 @@ class SourceOptions(TypedDict, total=False):
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
     late_join: bool
     backups: str
+    accept_loss: str
 
 
 class ReceiverOptions(TypedDict, total=False):
@@ -87,6 +90,8 @@ class ReceiverOptions(TypedDict, total=False):
 
 
 BACKUPS: Final = "backups"
+ACCEPT_LOSS: Final = "accept_loss"
+BESIDE_SOURCE: Final = frozenset({BACKUPS, ACCEPT_LOSS})
 """What a source may be given that is no option of the table."""
 BESIDE: Final = frozenset({"source_session_id", "regid", "choose"})
 """What a receiver may be given that is no option of the table."""
@@ -167,7 +172,7 @@ def source_parts(
     given: Mapping[str, Any],
 ) -> SourceParts:
     """Check what a source is given. Raises InvalidValue, which says what to do."""
-    table = {name: value for name, value in given.items() if name != BACKUPS}
+    table = {name: value for name, value in given.items() if name not in BESIDE_SOURCE}
     options: Any = settled(table, Scope.SOURCE)
     backups = given.get(BACKUPS, "")
     if backups:
@@ -181,12 +186,21 @@ def source_parts(
         session=_source_session(shared, topic, session_id, its),
         regids=its,
         late_join=options["late_join"],
+        accepts=_acceptance(shared, given),
     )
     return SourceParts(
         core=core_of(life, table, backups=backups),
         listen=None if listen is None else _listen(shared, listen),
         options=options,
     )
+
+
+def _acceptance(shared: Shared, given: Mapping[str, Any]) -> Acceptance | None:
+    """Return what a source accepts as lost."""
+    found = acceptance(_text(ACCEPT_LOSS, given.get(ACCEPT_LOSS, ""), LOSS_EXAMPLE))
+    for store in () if found is None else sorted(found.stores):
+        refuse_unless_safe(address(store), has_tls=shared.has_tls)
+    return found
 
 
 def _source_session(

@@ -18,7 +18,8 @@ class SourceLife:
 
     sent: by number the content; twice: numbers that it sent with another content. stable: numbers
     that it was told of. given_up: numbers that it was told to be. late: sent though it was fenced.
-    finished: behind the last number, all is stable.
+    lost: numbers that a person accepted as lost when it began. finished: behind the last number,
+    all is stable.
     """
 
     def __init__(self, life: int) -> None:
@@ -28,6 +29,7 @@ class SourceLife:
         self.twice: list[tuple[int, int]] = []
         self.stable = Spans[bool]()
         self.given_up = Spans[bool]()
+        self.lost = Spans[bool]()
         self.confirmed: list[kinds.Confirmed] = []
         self.late = Spans[bool]()
         self.finished: int | None = None
@@ -60,6 +62,11 @@ class SourceLife:
         """Take what is released; only what was given up counts."""
         if event.unstable:
             self.given_up.put(event.first, event.last, value=True)
+
+    def accepts(self, event: kinds.Accepted) -> None:
+        """Take what is lost."""
+        if event.first <= event.last:
+            self.lost.put(event.first, event.last, value=True)
 
     def is_confirmed(self, event: kinds.Confirmed) -> None:
         """Take what a receiver has processed."""
@@ -142,6 +149,7 @@ _OF_SOURCE: Final[dict[type[Any], Callable[[SourceLife, Any], None]]] = {
     kinds.Refused: SourceLife.refused,
     kinds.StableTold: SourceLife.told_stable,
     kinds.Reclaimed: SourceLife.reclaimed,
+    kinds.Accepted: SourceLife.accepts,
     kinds.Confirmed: SourceLife.is_confirmed,
     kinds.Fenced: SourceLife.fenced,
     kinds.Finished: SourceLife.finishes,

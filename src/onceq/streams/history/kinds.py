@@ -62,6 +62,13 @@ class Reclaimed(OfSource, frozen=True, kw_only=True):
     unstable: bool = False
 
 
+class Accepted(OfSource, frozen=True, kw_only=True):
+    """A life of the source began without numbers that were stable: a person accepted their loss."""
+
+    first: int
+    last: int
+
+
 class Confirmed(OfSource, frozen=True, kw_only=True):
     """A life of the source was told that a receiver has processed messages. session: its id."""
 
@@ -208,6 +215,7 @@ KINDS: Final[tuple[type[StreamEvent], ...]] = (
     Refused,
     StableTold,
     Reclaimed,
+    Accepted,
     Confirmed,
     Fenced,
     Finished,

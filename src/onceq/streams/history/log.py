@@ -16,7 +16,8 @@ class Log:
     """Whose the numbers are. lives: by epoch, of the lives that could send; doubles: of several.
 
     owners: by number, the life whose content stays: the last that began at or before it. A life
-    cuts what lies behind where its first epoch begins; its later ones send the same again.
+    cuts what lies behind where its first epoch begins; its later ones send the same again. What is
+    lost, and accepted as that, is nobody's (lost: of all lives).
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -35,12 +36,10 @@ class Log:
         self._cuts = [number for _, number, _ in firsts]
         for at in range(len(firsts) - 2, -1, -1):
             self._cuts[at] = min(self._cuts[at], self._cuts[at + 1])
-        self.owners = Spans[int]()
-        for _, number, its in firsts:
-            self.owners.cut(number)
-            sent = stream.lives[its].sent
-            for first, last, _ in sent.over(number, sent.end):
-                self.owners.put(first, last, its)
+        self.lost = Spans[bool]()
+        for first, last, _ in (row for life in stream.lives.values() for row in life.lost):
+            self.lost.put(first, last, value=True)
+        self.owners = _owners(stream, firsts)
         self._sources = stream.lives
 
     def cut_after(self, epoch: int) -> int | None:
@@ -60,8 +59,10 @@ class Log:
         return max([*ends, *(number for _, number, _ in self.firsts)], default=0)
 
     def is_given_up(self, first: int, last: int) -> bool:
-        """Whether some of these numbers were given up by a life."""
-        return any(any(one.given_up.over(first, last)) for one in self._sources.values())
+        """Whether some of these numbers were given up by a life, or lost and accepted as that."""
+        return any(self.lost.over(first, last)) or any(
+            any(one.given_up.over(first, last)) for one in self._sources.values()
+        )
 
     def contents(self, first: int, last: int) -> Iterator[tuple[int, int, str]]:
         """Yield what stays of the numbers between two that some life sent, and did not give up."""
@@ -69,3 +70,16 @@ class Log:
             own = self._sources[life]
             for low, high in own.given_up.gaps(begin, end):
                 yield from own.sent.over(low, high)
+
+
+def _owners(stream: Stream, firsts: list[tuple[int, int, int]]) -> Spans[int]:
+    """Return whose each number is. firsts: each life's first epoch, with its first number."""
+    owners = Spans[int]()
+    for _, number, its in firsts:
+        life = stream.lives[its]
+        for first, last, _ in life.lost:
+            owners.remove(first, last)
+        owners.cut(number)
+        for first, last, _ in life.sent.over(number, life.sent.end):
+            owners.put(first, last, its)
+    return owners

@@ -160,14 +160,15 @@ class Followed:
     def rolled_back(self, event: kinds.RolledBack) -> None:
         """Take that what it was shown from a number on was in vain."""
         first, last = event.first, event.last
-        if self.is_stable_only:
-            self.broken("stable-only", f"was shown {span(first, last)} in vain")
+        for low, high in self.log.lost.gaps(first, last) if self.is_stable_only else ():
+            self.broken("stable-only", f"was shown {span(low, high)} in vain")
         for low, high in self._view.gaps(first, last):
             self.broken("rolled-back", f"{span(low, high)} were in vain, and were not shown")
         for low, high, epoch in self._view.over(first, last):
             life = self.log.lives.get(epoch)
             for begin, end, _ in () if life is None else life.stable.over(low, high):
-                self.broken("rolled-back", f"{span(begin, end)} were in vain, and are stable")
+                for one, other in self.log.lost.gaps(begin, end):
+                    self.broken("rolled-back", f"{span(one, other)} were in vain, and are stable")
         for spans in (self._view, self._seen_now, self.shown, self.lost):
             spans.cut(first)
         self._expected = first

@@ -85,6 +85,8 @@ class SourceRecorder:
             case events.Reclaimed(forced=forced, unstable=unstable) if forced or unstable:
                 how = {"forced": forced, "unstable": unstable}
                 self._note(kinds.Reclaimed, first=event.first, last=event.last, **how)
+            case events.LossAccepted(first=first, last=last):
+                self._note(kinds.Accepted, first=first, last=last)
             case events.Confirmed():
                 self._confirmed(event)
             case events.SourceFenced(epoch=epoch):

@@ -14,6 +14,7 @@ import msgspec
 
 from onceq.streams.model import listings, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
+from onceq.streams.model.losses import Losses
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tagged import Tagged
 from onceq.streams.model.tombstones import Mark
@@ -69,7 +70,6 @@ class Admit(Tagged, frozen=True):
     bridge: Bridge
     donors: tuple[Name, ...] = ()
     address: Name = ""
-    accept_loss: bool = False
     activity_ms: Natural = 0
     late_join: bool = True
 
@@ -182,8 +182,8 @@ class Information(Tagged, frozen=True):
     """What a receiver must know of a stream: the registration information (UM: SRI).
 
     epoch: 0: the store is between a promise and an admission. firsts: every epoch's first number.
-    stage, lists: of the bridge record. address: the source's. stable: everything below is, as is
-    known. session: of the source.
+    stage, lists, losses, keeps: of the bridge record. address: the source's. stable: everything
+    below is, as is known. session: of the source.
     """
 
     stream: Natural
@@ -194,6 +194,8 @@ class Information(Tagged, frozen=True):
     address: str
     stable: Natural
     session: Natural = 0
+    losses: Losses = ()
+    keeps: bool = True
 
     @property
     def governs(self) -> tuple[StoreList, ...]:
@@ -306,13 +308,15 @@ class Range(Tagged, frozen=True):
     """What follows, as frames: numbers from `begin` to before `end`.
 
     begin: greater than was asked for if what lies before was trimmed. frames: how many follow; the
-    first may begin before. missing: the number behind them is damaged here.
+    first may begin before. missing: the number behind them is damaged here. lost: the last epoch
+    that was begun without what was stable: who was shown that must know of it first.
     """
 
     begin: Natural
     end: Natural
     frames: Natural = 0
     missing: bool = False
+    lost: Epoch = 0
 
 
 Ask: TypeAlias = (

@@ -27,8 +27,10 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import msgspec
+from msgspec.structs import replace
 
-from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.model.losses import Acceptance, Losses, still_stable, void_below
+from onceq.streams.model.quorum import StoreList, are_recovered, are_stable, stores_of
 from onceq.streams.model.tombstones import Mark, Positions, agreed
 
 Firsts = tuple[tuple[int, int], ...]
@@ -55,7 +57,8 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
     """The bridge record: that a store was admitted to a stream in an epoch.
 
     lists: the one in use, or the old one and the new one. firsts: of the log, up to this epoch's.
-    fillings: up to this epoch's.
+    fillings: up to this epoch's. losses: that were accepted, up to this epoch's. keeps: not if it
+    began in a list of stores of which none keeps messages: then these hold the stream without.
     """
 
     epoch: int
@@ -63,6 +66,8 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
     lists: tuple[StoreList, ...]
     firsts: Firsts
     fillings: Fillings = ()
+    losses: Losses = ()
+    keeps: bool = True
 
     @property
     def first(self) -> int:
@@ -81,7 +86,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     bridge: None if it never was admitted. hints: lists of former promises, if it holds nothing.
     stable: everything below is stable, for all it knows. whole: the log has no damage between that
     and its end. positions: what each registered receiver has acknowledged, exclusive. passed: of a
-    store that keeps no messages: the number behind those that it saw; it holds nothing. marks: of
+    store that keeps no messages: the number behind those that it saw; it holds a stream only if
+    that began in a list of such stores. marks: of
     receivers that were deregistered, see `tombstones`.
     """
 
@@ -115,11 +121,17 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
         """The fillings that it tells."""
         return () if self.bridge is None else self.bridge.fillings
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What decides between two logs."""
+        return self.admitted, self.end
+
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
     """The log that a recovery goes on with: of the stores admitted in `admitted`, below `end`.
 
-    admitted: 0 for a new stream. lists: that govern.
+    admitted: 0 for a new stream. lists: that govern. losses: that were accepted before; accepted:
+    what is lost now. keeps: as in Bridge.
     """
 
     admitted: int
@@ -128,16 +140,26 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     firsts: Firsts
     positions: Mapping[str, int]
     marks: Mapping[str, Mark] = {}
+    losses: Losses = ()
+    accepted: Acceptance | None = None
+    keeps: bool = True
+
+    @property
+    def given_up(self) -> frozenset[str]:
+        """The stores that count as answered, since what they had is accepted as lost."""
+        return frozenset() if self.accepted is None else self.accepted.stores
 
 
 class Insufficient(msgspec.Struct, frozen=True, kw_only=True):
     """Why no log can be chosen. forgot: stores that answered and hold nothing. silent: the others.
 
-    If none is silent, no wait helps.
+    If none is silent, no wait helps. rest: what a person would have to accept to go on; None: for
+    all that is known, nothing was ever sent.
     """
 
     forgot: frozenset[str]
     silent: frozenset[str]
+    rest: Acceptance | None = None
 
 
 def governing(stage: Stage, lists: tuple[StoreList, ...]) -> tuple[StoreList, ...]:
@@ -194,62 +216,142 @@ def holders(answers: Mapping[str, Promised]) -> dict[str, Promised]:
     }
 
 
-def choose(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
-    """Return the log to go on with. answers: by store, of those that promised."""
+def choose(
+    own: StoreList, answers: Mapping[str, Promised], accepts: Acceptance | None = None
+) -> Log | Insufficient:
+    """Return the log to go on with. answers: by store, of those that promised.
+
+    accepts: what a person accepts as lost. It counts only if it is what is lost, now.
+    """
+    found = _chosen(own, answers, None)
+    if accepts is None:
+        return found
+    if isinstance(found, Log):  # of a new stream too, where nothing is left to say so
+        is_anew = found.admitted == accepts.end == 0
+        return replace(found, accepted=accepts) if is_anew else found
+    return _chosen(own, answers, accepts) if accepts.covers(found.rest) else found
+
+
+def _chosen(
+    own: StoreList, answers: Mapping[str, Promised], accepted: Acceptance | None
+) -> Log | Insufficient:
     record = newest(answers.values())
     if record is None:
-        return _created(own, answers)
-    holding = holders(answers)
+        return _created(own, answers, accepted)
+    lists, holding = record.governs, holders(answers)
+    if accepted is not None:
+        return _left(accepted, lists, record, holding)
     complete = [one for one in holding.values() if one.whole and one.holds]
-    best = max(complete, key=lambda one: (one.admitted, one.end), default=None)
+    best = max(complete, key=lambda one: one.rank, default=None)
     counted = {
-        store
-        for store, one in holding.items()
-        if best is not None and (one.admitted, one.end) <= (best.admitted, best.end)
+        store for store, one in holding.items() if best is not None and one.rank <= best.rank
     }
     if (
         best is None
         or best.bridge is None
-        or not are_recovered(record.governs, counted)
-        or not are_stable(record.governs, answers.keys())
+        or not are_recovered(lists, counted)
+        or not are_stable(lists, answers.keys())
     ):
-        return _insufficient(record.governs, answers, counted)
-    known = agreed(record.governs, {store: one.receivers for store, one in holding.items()})
+        return _insufficient(own, lists, answers, counted)
+    known = agreed(lists, {store: one.receivers for store, one in holding.items()})
     return Log(
         admitted=best.admitted,
         end=best.end,
-        lists=record.governs,
+        lists=lists,
         firsts=best.bridge.firsts,
         positions=known.below,
         marks=known.marks,
+        losses=best.bridge.losses,
+        keeps=record.keeps,
     )
 
 
-def is_addable(wanted: StoreList, old: StoreList, promised: Mapping[str, Promised]) -> bool:
+def _left(
+    accepted: Acceptance,
+    lists: tuple[StoreList, ...],
+    record: Bridge,
+    holding: Mapping[str, Promised],
+) -> Log:
+    """Return the log that is left when too much is lost.
+
+    Of what a store has, only what it knows to be stable: the rest may be of an epoch that came to
+    nothing, where stores that are lost went on with another.
+    """
+    best = max((one for one in holding.values() if one.holds), key=lambda one: one.stable)
+    known = agreed(lists, {store: one.receivers for store, one in holding.items()})
+    return Log(
+        admitted=best.admitted,
+        end=best.stable,
+        lists=lists,
+        firsts=(best.bridge or record).firsts,
+        positions=known.below,
+        marks=known.marks,
+        losses=record.losses,
+        accepted=accepted,
+        keeps=record.keeps,
+    )
+
+
+def is_addable(
+    wanted: StoreList, old: StoreList, promised: Mapping[str, Promised], *, keeps: bool = True
+) -> bool:
     """Whether a change from one list to another may begin. promised: the answers to the fence.
 
     All stores that it adds have promised, and of the new list a stable set that keeps messages: no
-    epoch begins with a change before a stable set of both lists holds the log.
+    epoch begins with a change before a stable set of both lists holds the log. If the stream has
+    none (`keeps`), a stable set that keeps none.
     """
-    keeping = {store for store, one in promised.items() if one.passed is None}
+    keeping = {store for store, one in promised.items() if (one.passed is None) is keeps}
     added = wanted.stores - old.stores
     return wanted != old and added <= promised.keys() and are_stable((wanted,), keeping)
 
 
-def _created(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
+def _created(
+    own: StoreList, answers: Mapping[str, Promised], accepted: Acceptance | None
+) -> Log | Insufficient:
     lists = seen(own, answers.values())
-    if any(not one.stores <= answers.keys() for one in lists):
-        return _insufficient(lists, answers, set())
-    return Log(admitted=0, end=0, lists=(own,), firsts=(), positions={})
+    given_up = frozenset[str]() if accepted is None else accepted.stores - own.stores
+    is_known = accepted is None and _below(answers) > 0  # by stores that keep no messages
+    if is_known or not stores_of(lists) <= answers.keys() | given_up:
+        return _insufficient(own, lists, answers, set())
+    keeps = any(answers[store].passed is None for store in own.stores)
+    return Log(
+        admitted=0,
+        end=0,
+        lists=(own,),
+        firsts=(),
+        positions={},
+        accepted=accepted,
+        keeps=keeps,
+    )
 
 
 def _insufficient(
-    lists: tuple[StoreList, ...], answers: Mapping[str, Promised], counted: set[str]
+    own: StoreList,
+    lists: tuple[StoreList, ...],
+    answers: Mapping[str, Promised],
+    counted: set[str],
 ) -> Insufficient:
-    stores = frozenset(store for one in lists for store in one.stores)
+    stores = stores_of(lists)
+    held = [one.stable for one in answers.values() if one.holds]
+    end, below = max(held, default=0), _below(answers)
+    given_up = stores - counted | stores - own.stores
+    rest = Acceptance(end=end, below=below, stores=given_up)
     return Insufficient(
-        forgot=frozenset(answers.keys() & stores) - counted, silent=stores - answers.keys()
+        forgot=frozenset(answers.keys() & stores) - counted,
+        silent=stores - answers.keys(),
+        rest=rest if held or below else None,
     )
+
+
+def _below(answers: Mapping[str, Promised]) -> int:
+    """Return the number behind all that was ever given, as far as any store knows."""
+    return max((max(_told(one)) for one in answers.values()), default=0)
+
+
+def _told(one: Promised) -> tuple[int, ...]:
+    losses = () if one.bridge is None else one.bridge.losses
+    return one.end, one.stable, one.passed or 0, void_below(losses), *one.positions.values()
 
 
 def outdated(known: Mapping[str, int], answer: Promised) -> set[str]:
@@ -272,7 +374,7 @@ def may_fill(log: Log, bridge: Bridge, admitted: AbstractSet[str]) -> bool:
     admitted: the stores that are. If the stream is new, all are asked at once.
     """
     unsure = {store for store, epoch in bridge.fillings if epoch == bridge.epoch}
-    return log.admitted == 0 or are_recovered(log.lists, admitted - unsure)
+    return log.admitted == 0 or are_recovered(log.lists, admitted - unsure | log.given_up)
 
 
 def chained(firsts: Firsts, epoch: int, end: int) -> Firsts:
@@ -298,16 +400,16 @@ def agreed_below(one: Firsts, other: Firsts) -> int | None:
     return next((n for n in numbers if epoch_at(one, n) != epoch_at(other, n)), None)
 
 
-def kept_below(has: Promised, log: Log) -> int:
+def kept_below(has: Promised, log: Log, losses: Losses = ()) -> int:
     """Return below which number a store keeps its own when it is admitted; the rest it copies.
 
     It keeps what it has of the same epochs as the chosen log. Whatever it copies must be of these
-    epochs too, so that it does not matter who gives it.
+    epochs too, so that it does not matter who gives it. losses: that were accepted up to then.
     """
-    sure = has.stable
+    stable = sure = still_stable(has.stable, has.admitted, losses)
     if has.bridge is not None and has.whole and log.firsts:
         agreed = agreed_below(has.bridge.firsts, log.firsts)
-        sure = has.end if agreed is None else max(agreed, has.stable)
+        sure = has.end if agreed is None else max(agreed, stable)
     return min(sure, has.end, log.end)
 
 

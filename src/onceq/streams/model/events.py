@@ -61,6 +61,31 @@ class RegistrationError(Happened, frozen=True, kw_only=True):
     why: str
 
 
+class StoresForgot(Happened, frozen=True, kw_only=True):
+    """Too few stores have what was sent for a source to begin: it waits. Told when that changes.
+
+    forgot: stores that answered, and hold nothing, or damaged. silent: that do not answer: if they
+    come back, the source goes on by itself. end: below it is all that is left, by those that did
+    answer. accept_loss: what a life is given that is to go on with that.
+    """
+
+    forgot: tuple[str, ...]
+    silent: tuple[str, ...]
+    end: int
+    accept_loss: str
+
+
+class LossAccepted(Happened, frozen=True, kw_only=True):
+    """A source began without what was lost, since its option `accept_loss` says so.
+
+    first, last: numbers that nobody gets; last < first: none. What was shown under them is told as
+    rolled back, and the numbers as a loss.
+    """
+
+    first: int
+    last: int
+
+
 class StoreUnresponsive(Happened, frozen=True, kw_only=True):
     """A store does not answer, or closed the connection; told once, until it is back."""
 
@@ -197,7 +222,10 @@ class Loss(Happened, frozen=True, kw_only=True):
 
 
 class RolledBack(Happened, frozen=True, kw_only=True):
-    """Numbers that this life was shown live, and that never became stable as they were shown."""
+    """Numbers that this life was shown live, and that never became stable as they were shown.
+
+    Or they were lost, and a person accepted that: then also what was stable.
+    """
 
     first: int
     last: int
@@ -207,6 +235,8 @@ Event: TypeAlias = (
     StoreRegistered
     | RegistrationComplete
     | RegistrationError
+    | StoresForgot
+    | LossAccepted
     | StoreUnresponsive
     | OptionsChanged
     | ListChanged

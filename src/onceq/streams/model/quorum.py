@@ -129,6 +129,11 @@ def listed(
     return StoreList(groups=groups, intragroup=intragroup, intergroup=intergroup)
 
 
+def stores_of(lists: tuple[StoreList, ...]) -> frozenset[str]:
+    """Return all stores of some lists."""
+    return frozenset(store for one in lists for store in one.stores)
+
+
 def are_stable(lists: tuple[StoreList, ...], holders: AbstractSet[str]) -> bool:
     """Whether these stores are a stable set of every one of some lists, at least of one."""
     return bool(lists) and all(one.is_stable(holders) for one in lists)

@@ -20,7 +20,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.model.quorum import StoreList, are_recovered, are_stable, stores_of
 from onceq.streams.model.tagged import Tagged
 
 BEATS: Final = 4
@@ -86,11 +86,6 @@ def own_part(life: int, turn: int) -> float:
         return 0.0
     digest = hashlib.sha256(f"{life} {turn}".encode()).digest()
     return int.from_bytes(digest[:2], "little") / (1 << 16)
-
-
-def stores_of(lists: tuple[StoreList, ...]) -> frozenset[str]:
-    """Return all stores of some lists."""
-    return frozenset(store for one in lists for store in one.stores)
 
 
 def may_take_over(

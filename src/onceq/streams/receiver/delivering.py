@@ -97,8 +97,19 @@ class Delivering:
     @property
     def lacks(self) -> bool:
         """Whether it knows of a number that it lacks: stores must be asked."""
-        is_known = self.next < self.stable
-        return is_known or (bool(self._ahead) and self._ahead[0].number > self.next)
+        is_known = self.next < self.stable and not self._is_source_alone
+        return is_known or self._is_gap
+
+    @property
+    def _is_gap(self) -> bool:
+        """Whether the source has sent what comes later, and not what comes next."""
+        return bool(self._ahead) and self._ahead[0].number > self.next
+
+    @property
+    def _is_source_alone(self) -> bool:
+        """Whether the source gives what comes next, or nobody: no store keeps messages."""
+        told = self.told
+        return told is not None and not told.keeps and bool(told.address)
 
     # epochs
 
@@ -126,8 +137,11 @@ class Delivering:
         return shown
 
     def _compare(self, known: asks.Information) -> Iterator[Shown]:
-        """Go back to where the later epoch cut what was seen."""
+        """Go back to where the later epoch cut what was seen, or where what was stable is lost."""
         cut = self._cut_at(known.firsts)
+        lost = [one.first for one in known.losses if one.epoch > self.last_epoch]
+        if lost and min(lost) < self.next:
+            cut = max(self.begin, min(lost if cut is None else [*lost, cut]))
         if cut is None:
             return
         first, unseen = self._assembling.back(cut, self.next)
@@ -209,11 +223,10 @@ class Delivering:
         """Take what a store gave from `next` on; return what is to be shown."""
         if isinstance(answer, asks.Noted):
             self._noting.add(store)
-        if not isinstance(answer, asks.Range):
+        if not isinstance(answer, asks.Range) or self._must_learn(answer):
             return []
         if answer.begin > self.next:
-            self._gone[store] = answer.begin
-            return list(self._lose())
+            return [*self._trimmed(store, answer.begin), *self._drain()]
         self._gone.pop(store, None)
         shown: list[Shown] = []
         for one in data:
@@ -229,6 +242,17 @@ class Delivering:
             self._harmed[store] = self.next
             shown += self._lose()
         return shown + list(self._drain())
+
+    def _trimmed(self, store: str, begin: int) -> Iterator[Shown]:
+        """Take that a store has nothing before a number."""
+        if self._is_gap or not self._is_source_alone:  # else it may be on its way
+            self._gone[store] = begin
+            yield from self._lose()
+
+    def _must_learn(self, answer: asks.Range) -> bool:
+        """Whether what was stable was lost, in an epoch that this life was not told of."""
+        self.is_behind = self.is_behind or answer.lost > self.epoch
+        return answer.lost > self.epoch
 
     def _is_of_log(self, frame: Frame) -> bool:
         """Whether a frame of a store is of the log that this life follows.
@@ -288,7 +312,8 @@ class Delivering:
         gone = {one: begin for one, begin in self._gone.items() if begin > self.next}
         harmed = {one for one, number in self._harmed.items() if number == self.next}
         if are_recovered(self.governs, gone.keys()):
-            yield from self._lost(min(gone.values()), WhyLost.TRIMMED)
+            ahead = [one.number for one in self._ahead]
+            yield from self._lost(min([*gone.values(), *ahead]), WhyLost.TRIMMED)
         elif stores <= gone.keys() | harmed:
             yield from self._lost(self.next + 1, WhyLost.LOST)
 
@@ -356,4 +381,6 @@ def _at_epoch(one: asks.Information, epoch: int, stable: int) -> asks.Informatio
         address=one.address,
         stable=stable,
         session=one.session,
+        losses=one.losses,
+        keeps=one.keeps,
     )

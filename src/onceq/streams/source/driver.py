@@ -19,7 +19,7 @@ from onceq.streams.net.asker import Asker, Watch
 from onceq.streams.net.tls import Certificates
 from onceq.streams.source import acts, program
 from onceq.streams.source.epochs import Begun, Succeeded, WhyEnded
-from onceq.streams.source.listening import Heard, Listening
+from onceq.streams.source.listening import BUFFERED_BYTES_MAX, Heard, Listening
 from onceq.streams.source.program import Over, SendOn, TellShort
 from onceq.streams.source.sending import Sending
 from onceq.streams.source.telling import refuse_if_over
@@ -51,6 +51,7 @@ class Driver(RunsAsync):
         self.core = core
         heard = Heard(
             learn=core.learn,
+            kept=self._kept,
             confirmed=lambda link, said: self.step(acts.Confirmed(link=link, said=said)),
             left=lambda link, why: self.step(acts.Left(link=link, why=why)),
         )
@@ -176,6 +177,10 @@ class Driver(RunsAsync):
             if is_first:
                 loop.call_soon_threadsafe(self._flush)
         return numbers
+
+    def _kept(self) -> list[bytes]:
+        with self.guard:
+            return self.core.kept(BUFFERED_BYTES_MAX)
 
     def _flush(self) -> None:
         if self._flushing is not None:

@@ -11,6 +11,7 @@ import msgspec
 
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, may_fill
+from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.quorum import StoreList, are_stable
 from onceq.streams.model.uses import InUse
 
@@ -22,7 +23,8 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     use. session: by which stores know its stream; one that gives RegIDs has the session that stores
     know by those, and this one if they know none. regids: at stores. address: where receivers find
     it. late_join: whether they may begin with what was sent before them. activity_ms: a store that
-    hears nothing of it for so long lets a later life take over; 0: at once.
+    hears nothing of it for so long lets a later life take over; 0: at once. accepts: what a person
+    accepts as lost, in its first epoch.
     """
 
     life: int
@@ -34,6 +36,7 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     activity_ms: int = 0
     regids: Mapping[str, int] = {}
     late_join: bool = True
+    accepts: Acceptance | None = None
 
     @property
     def fresh(self) -> int:
@@ -84,13 +87,15 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
     """A recovery could not be complete now. forgot: stores that answered, and hold nothing.
 
     silent: the others that are needed. If none is silent, no wait helps. used: those that hear
-    another live user of the registration. taken: those where another source has the RegID.
+    another live user of the registration. taken: those where another source has the RegID. rest:
+    what a person may accept, if something was sent; only a life that never sent can go by that.
     """
 
     forgot: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
+    rest: Acceptance | None = None
 
 
 class Succeeded(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,11 +13,15 @@ from onceq.streams.model import events
 
 
 class GivingUp:
-    """asked: numbers that the next epoch is to give up. void: that were, and are still kept."""
+    """asked: numbers that the next epoch is to give up. void: that were, and are still kept.
+
+    lost: that are void since they were lost before this life, and a person accepted that.
+    """
 
     def __init__(self) -> None:
         self.asked: set[int] = set()
         self.void: set[int] = set()
+        self.lost = range(0)
 
     def begin(self, end: int) -> list[int]:
         """Return what an epoch gives up. end: of the log that it goes on with."""
@@ -49,12 +53,17 @@ class GivingUp:
 
     def _messages(self, begin: int, below: int) -> Iterator[range]:
         """Yield the ranges between two numbers of what was not given up."""
-        for gone in sorted(one for one in self.void if begin <= one < below):
-            if begin < gone:
-                yield range(begin, gone)
-            begin = gone + 1
+        void = [range(one, one + 1) for one in self.void if begin <= one < below]
+        for gone in sorted([*void, self.lost], key=_start):
+            if begin < min(gone.start, below):
+                yield range(begin, min(gone.start, below))
+            begin = max(begin, gone.stop)
         if begin < below:
             yield range(begin, below)
+
+
+def _start(numbers: range) -> int:
+    return numbers.start
 
 
 def given_up(stream: int, numbers: list[int]) -> Iterator[events.Reclaimed]:

@@ -26,6 +26,7 @@ class Keeping:
     """The messages of one life. stream: 0 before its first epoch.
 
     stable: everything below is. is_heard: somebody is told; else no event of messages is made.
+    is_kept: by stores.
     Raises InvalidValue for a policy that keeps less than two flights.
     """
 
@@ -41,6 +42,7 @@ class Keeping:
         self.stream = 0
         self.stable = 0
         self.is_heard = True
+        self.is_kept = True
         self._objects = Objects()
         self._lifetimes = Lifetimes(policy.message_stability_lifetime_ms / 1_000)
         self._is_over = False
@@ -95,12 +97,16 @@ class Keeping:
 
     # epochs
 
-    def begin(self, stream: int, epoch: int, end: int) -> None:
-        """Begin the first epoch of the life. end: of the log that it goes on with."""
+    def begin(self, stream: int, epoch: int, end: int, lost_below: int = 0) -> None:
+        """Begin the first epoch of the life. end: of the log that it goes on with.
+
+        lost_below: messages go on there, if that is behind it; what lies between is sent as void.
+        """
         self.stream, self.stable = stream, end
-        self.retention.begin_at(end)
+        self.retention.begin_at(end, lost_below)
+        self.giving_up.lost = range(end, self.retention.next)
+        self.flight.landed_below = self.retention.next
         self.confirming.begin(epoch, end)
-        self.flight.landed_below = end
 
     def go_on(self, end: int) -> list[events.Event]:
         """Go on behind a chosen log: what it lacks is sent again, or as void, which this tells."""
@@ -110,7 +116,7 @@ class Keeping:
 
     def give_up(self, number: int) -> None:
         """Have the message of a number given up, as far as it is not stable."""
-        if self.stable <= number < self.retention.next:
+        if max(self.stable, self.giving_up.lost.stop) <= number < self.retention.next:
             numbers = self.retention.whole(number)
             void = self.giving_up.void
             self.giving_up.asked.update(
@@ -189,6 +195,8 @@ class Keeping:
             yield dead(self.stream, receiver, "it has said nothing for too long")
         self._lifetimes.go_on(now_s, stands_still=stands_still)
         for block in self._lifetimes.over(self.retention, self.stable):
+            if block.voids:
+                continue
             for number in range(block.number, block.end):
                 self.give_up(number)
             event = events.NotStable(stream=self.stream, first=block.number, last=block.end - 1)
@@ -202,7 +210,12 @@ class Keeping:
         needed: everything below is stable, and at each store that is there.
         """
         policy, retention, begin = self.policy, self.retention, self.retention.begin
-        below = policy.releases_below(begin=begin, stable=needed, confirmed=self.confirming.below)
+        below = policy.releases_below(
+            begin=begin,
+            stable=needed,
+            confirmed=self.confirming.below,
+            is_kept=self.is_kept,
+        )
         retention.release(below, policy.retransmit_retention_size_threshold)
         kept = retention.begin
         yield from self._released(begin, kept, forced=False)

@@ -32,11 +32,12 @@ RESUMED_BYTES_MAX: Final = BUFFERED_BYTES_MAX // 4
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told what receivers say. learn: answers one that asks; it may raise FrameRefused.
 
-    confirmed: called with what one has processed; left: when its link is gone, and why. Each link
-    has a number.
+    kept: returns the frames that one is sent at once that has joined. confirmed: called with what
+    one has processed; left: when its link is gone, and why. Each link has a number.
     """
 
     learn: Callable[[asks.Learn], asks.Answer]
+    kept: Callable[[], list[bytes]]
     confirmed: Callable[[int, asks.Confirm], None]
     left: Callable[[int, str], None]
 
@@ -105,8 +106,14 @@ class Listening:
         """Whether a receiver gets nothing now; one that gets it again is told how far all is."""
         if one.is_skipped and one.ask is not None and one.link.buffered <= RESUMED_BYTES_MAX:
             one.is_skipped = False
-            one.link.send(answer_frame(0, TO_FRAMES, self._heard.learn(one.ask)))
+            self._tell(one.link, 0, TO_FRAMES, one.ask)
         return one.is_skipped
+
+    def _tell(self, link: Link, stream: int, tag: int, ask: asks.Learn) -> None:
+        """Tell a receiver how far the stream is, and send what it can have from nobody else."""
+        link.send(answer_frame(stream, tag, self._heard.learn(ask)))
+        for data in self._heard.kept():
+            link.send(data)
 
     def _made(self, link: Link) -> None:
         self._links[link] = Joined(link, next(self._count))
@@ -122,7 +129,7 @@ class Listening:
         if isinstance(said, asks.Confirm):
             self._heard.confirmed(one.number, said)
         elif link.buffered <= BUFFERED_BYTES_MAX:
-            link.send(answer_frame(frame.stream, frame.number, self._heard.learn(said)))
+            self._tell(link, frame.stream, frame.number, said)
             one.ask = said
 
     def _lost(self, link: Link, why: str) -> None:

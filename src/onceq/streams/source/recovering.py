@@ -33,10 +33,11 @@ from onceq.streams.model.choice import (
     outdated,
     seen,
 )
+from onceq.streams.model.losses import Lost
 from onceq.streams.model.ops import AskStores, WaitUntil
-from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.quorum import StoreList, stores_of
 from onceq.streams.model.states import LOOKS_MAX
-from onceq.streams.model.uses import InUse, may_take_over, own_part, stores_of
+from onceq.streams.model.uses import InUse, may_take_over, own_part
 from onceq.streams.source.admitting import admit
 from onceq.streams.source.epochs import (
     Begun,
@@ -142,7 +143,9 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             return Succeeded(epoch=looked.top)
         if not past.epochs and looked.is_in_use:
             return Used(users=looked.used, lists=looked.lists)
-        epoch = max(looked.top, heard, 0 if looked.is_held else life.born_s - 1) + 1
+        accepts = None if past.epochs else life.accepts
+        goes_on = looked.is_held and accepts is None  # else nobody may know the last epoch
+        epoch = max(looked.top, heard, 0 if goes_on else life.born_s - 1) + 1
         ask = asks.Fence(
             stream=looked.stream,
             epoch=epoch,
@@ -156,10 +159,14 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
             yield from WaitUntil(within_s=timing.interval_s * own_part(life.life, turn))
             continue
-        log = choose(own, fenced.promised)
+        log = choose(own, fenced.promised, accepts)
         if isinstance(log, Insufficient):
-            silent = log.silent - fenced.taken
-            return Short(forgot=log.forgot, silent=silent, taken=fenced.taken)
+            return Short(
+                forgot=log.forgot,
+                silent=log.silent - fenced.taken,
+                taken=fenced.taken,
+                rest=None if past.epochs else log.rest,
+            )
         if past.epochs and log.admitted == 0:
             return Short(forgot=frozenset(fenced.promised))
         if past.epochs and log.admitted not in past.epochs:
@@ -244,12 +251,13 @@ def _fence(
     Who does not answer is asked again, unless the others suffice.
     """
     own = past.own or life.own
+    accepts = None if past.epochs else life.accepts
     extra = () if past.change is None else (past.change,)
     fenced, asked = _Fenced(), set[str]()
     for _ in range(ROUNDS):
         lists = (*seen(own, fenced.promised.values()), *past.needed, *extra)
         stores = {store for one in lists for store in one.stores} - fenced.promised.keys()
-        suffices = not isinstance(choose(own, fenced.promised), Insufficient)
+        suffices = isinstance(choose(own, fenced.promised, accepts), Log)
         if not stores or (stores <= asked and suffices):
             break
         answers = yield from AskStores(
@@ -291,12 +299,17 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
     That is, if enough stores of the new list have promised.
     """
     promised = fenced.promised
-    stage, lists, old = Stage.SETTLED, log.lists, log.lists[0]
+    stage, lists, old, lost = Stage.SETTLED, log.lists, log.lists[0], log.losses
+    if log.accepted is not None:  # by a person, whose list counts at once
+        lists = (ask.own,)
+        lost = (*lost, Lost(epoch=ask.epoch, first=log.end, below=log.accepted.below))
     if log.admitted == 0:
         stage = Stage.CREATING
+    elif log.accepted is not None:
+        pass
     elif old != log.lists[-1]:
         stage = Stage.SETTLING
-    elif wanted is not None and is_addable(wanted, old, promised):
+    elif wanted is not None and is_addable(wanted, old, promised, keeps=log.keeps):
         stage, lists = Stage.JOINT, (old, wanted)
     holding = holders(promised)
     unsure = {store for one in lists for store in one.stores} - holding.keys()
@@ -306,6 +319,8 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         lists=lists,
         firsts=chained(log.firsts, ask.epoch, log.end),
         fillings=fillings(fenced.known, ask.epoch, unsure if log.admitted else ()),
+        losses=lost,
+        keeps=log.keeps,
     )
     return Begun(
         stream=ask.stream,

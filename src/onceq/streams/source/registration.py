@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceq.streams.model import events
+from onceq.streams.model.losses import Acceptance
 from onceq.streams.source import telling
 from onceq.streams.source.epochs import Begun, Short
 
@@ -42,7 +43,14 @@ class Registered:
         known = self.regids[store] = regid or self.regids.get(store, 0)
         yield telling.store_registered(begun.stream, store, end, old=is_old, regid=known)
 
-    def lack(self, stream: int, short: Short) -> Iterator[events.RegistrationError]:
+    @property
+    def rest(self) -> Acceptance | None:
+        """What a person may accept as lost, so that a life goes on; None: nothing."""
+        return self._short.rest
+
+    def lack(
+        self, stream: int, short: Short
+    ) -> Iterator[events.RegistrationError | events.StoresForgot]:
         """Yield why no epoch can begin, unless that was told just before."""
         before, self._short = self._short, short
         if short != before:

@@ -35,17 +35,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the application is told what is stable."""
         return self.message_stability_notification is not Notification.OFF
 
-    def releases_below(self, *, begin: int, stable: int, confirmed: int) -> int:
+    def releases_below(
+        self, *, begin: int, stable: int, confirmed: int, is_kept: bool = True
+    ) -> int:
         """Return below which number the rules let go of what is kept, the oldest first.
 
         begin: what is kept. stable: everything below is, and nobody needs it any more. confirmed:
-        everything below has as many confirmations as it needs. If stability is not told,
-        confirmations alone let go, and a source that wants none keeps all until its limit says
-        otherwise; what is not stable is kept even then, since stores may lack it.
+        everything below has as many confirmations as it needs. If stability is not told, or no
+        store keeps what is stable, confirmations alone let go, and a source that wants none keeps
+        all until its limit says otherwise; what is not stable is kept even then, since stores may
+        lack it.
         """
         unique = self.retention_unique_confirmations
         if not unique:
-            return stable if self.is_told else begin
+            return stable if self.is_told and is_kept else begin
         return min(stable, confirmed)
 
 

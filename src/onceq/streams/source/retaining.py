@@ -2,7 +2,8 @@
 
 A block is what one frame has. It keeps its bounds for ever: stores that get it in one epoch, and
 those that get it again in the next, have the same frames. Only a number that is given up splits
-its block, when an epoch begins that sends it as void. A fragment is alone in its block.
+its block, when an epoch begins that sends it as void. A fragment is alone in its block. Void
+numbers have no messages, and cost no bytes.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ BLOCK_BYTES: Final = 64 << 10
 class Block(msgspec.Struct, kw_only=True):
     """Messages from `number` on. data: its frame in the epoch in which it was sent last.
 
-    told: what that frame says to be stable. flags: see `fragments`. since_s: when it was first
-    sent; None: not yet.
+    voids: so many numbers it has that are void; then it has no messages. told: what that frame says
+    to be stable. flags: see `fragments`. since_s: when it was first sent; None: not yet.
     """
 
     number: int
-    messages: tuple[bytes, ...]
+    messages: tuple[bytes, ...] = ()
+    voids: int = 0
     flags: int = 0
     since_s: float | None = None
-    is_void: bool = False
     epoch: int = 0
     data: bytes = b""
     told: int = 0
@@ -47,7 +48,7 @@ class Block(msgspec.Struct, kw_only=True):
     @property
     def end(self) -> int:
         """The number after its last message."""
-        return self.number + len(self.messages)
+        return self.number + len(self.messages) + self.voids
 
     @property
     def size(self) -> int:
@@ -58,14 +59,14 @@ class Block(msgspec.Struct, kw_only=True):
         """Return its frame, the same whoever gets it in this epoch."""
         if self.epoch != epoch or not self.data:
             frame = Frame(
-                kind=FrameKind.VOID if self.is_void else FrameKind.MESSAGES,
+                kind=FrameKind.VOID if self.voids else FrameKind.MESSAGES,
                 stream=stream,
                 epoch=epoch,
                 number=self.number,
                 stable=stable,
-                count=len(self.messages),
+                count=len(self.messages) + self.voids,
                 flags=self.flags,
-                body=b"" if self.is_void else body_of(self.messages),
+                body=body_of(self.messages),
             )
             self.epoch, self.data, self.told = epoch, encode(frame), stable
         return self.data
@@ -96,9 +97,11 @@ class Retention:
         """The number of the next message."""
         return self.sealed + len(self._open)
 
-    def begin_at(self, begin: int) -> None:
-        """Begin with a number; nothing was taken yet."""
+    def begin_at(self, begin: int, voids_below: int = 0) -> None:
+        """Begin with a number; nothing was taken yet. voids_below: up to there all is void."""
         self.begin = self.sealed = begin
+        while self.sealed < voids_below:
+            self._keep(Block(number=self.sealed, voids=min(voids_below - self.sealed, COUNT_MAX)))
 
     def add(self, message: bytes) -> int:
         """Take a message that fits into a fragment; return its number.
@@ -181,7 +184,7 @@ def _split(block: Block, numbers: Collection[int]) -> Iterator[Block]:
         if begin < number:
             messages = block.messages[begin - block.number : number - block.number]
             yield Block(number=begin, messages=messages, since_s=block.since_s)
-        yield Block(number=number, messages=(b"",), is_void=True)
+        yield Block(number=number, voids=1)
         begin = number + 1
     if begin < block.end:
         messages = block.messages[begin - block.number :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onceq.streams.errors import FlightFull, NotRegistered
+from onceq.streams.errors import FlightFull
 from onceq.streams.model import asks
 from onceq.streams.source import telling
 from onceq.streams.source.acts import Act
@@ -23,6 +23,15 @@ class Sending(Epochs):
         """Answer a receiver. Raises FrameRefused for one of another stream."""
         return telling.answered(self.life, ask, self.information())
 
+    def kept(self, bytes_max: int) -> list[bytes]:
+        """Return the frames that were sent to receivers and are kept: the last ones, so many bytes.
+
+        None if stores keep them: there a receiver gets what it missed.
+        """
+        if self.keeping.is_kept or not self.is_sending:
+            return []
+        return self.spreading.again(bytes_max)
+
     def has_room(self, size: int) -> bool:
         """Whether a message of so many bytes can be taken now, or must wait for room in flight.
 
@@ -32,9 +41,7 @@ class Sending(Epochs):
         if standing.ended is not None:
             telling.refuse_if_over(standing.ended, self.life)
         if standing.begun is None or self.is_starved:
-            raise NotRegistered(
-                "no stable set of stores is responsive: wait until enough are back, then send again"
-            )
+            raise telling.not_registered(self.rest)
         return self.keeping.has_room(size)
 
     def send(self, message: bytes, given: Any = None) -> int:

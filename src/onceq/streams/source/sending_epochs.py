@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
+from onceq.streams.model.losses import Acceptance, void_below
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.window import Flight
@@ -129,6 +130,7 @@ class Epochs:
         self.feeding.begin(begun, self._now_s)
         if is_first:
             yield from acts.told(telling.changed(self.life, begun))
+            yield from acts.told(telling.lost(begun))
         yield from acts.told(self._registered.begin(begun))
         for store in sorted(begun.noted):
             yield from self._register(store, begun.ends.get(store))
@@ -149,7 +151,8 @@ class Epochs:
         end = begun.log.end
         self.retention.seal()
         if self.begun is None:
-            self.keeping.begin(begun.stream, begun.epoch, end)
+            self.keeping.is_kept = begun.bridge.keeps
+            self.keeping.begin(begun.stream, begun.epoch, end, void_below(begun.bridge.losses))
         elif not self.stable <= end <= self.retention.sealed:
             raise AssertionError(f"{begun} ends at {end}, and all below {self.stable} was stable")
         return self.keeping.go_on(end)
@@ -158,6 +161,11 @@ class Epochs:
         """Tell that a store has registered this source. end: of its log; None: it keeps none."""
         if self.begun is not None:
             yield from acts.told(self._registered.register(self.begun, store, end, regid))
+
+    @property
+    def rest(self) -> Acceptance | None:
+        """What a person may accept as lost, so that another life begins; None: nothing."""
+        return self._registered.rest
 
     @property
     def regids(self) -> dict[str, int]:
@@ -337,6 +345,8 @@ class Epochs:
         self.standing.ended = why
         if why is WhyEnded.SUCCEEDED:
             yield acts.Tell(event=events.SourceFenced(stream=self._stream, epoch=self.epoch))
+        else:  # the life may be closed before the next epoch begins
+            yield from self.spreading.tell_stable(is_last=True)
         yield acts.End(why=why)
 
     @property

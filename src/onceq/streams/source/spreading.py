@@ -41,6 +41,19 @@ class Spreading:
             fed.told = max(fed.told, block.told)
             yield acts.Send(store=store, data=data)
 
+    def again(self, bytes_max: int) -> list[bytes]:
+        """Return the frames that were published and are kept, as many of the last as have room."""
+        retention = self._keeping.retention
+        blocks = [one for one in retention.blocks(retention.begin) if one.end <= self.published]
+        data: list[bytes] = []
+        for block in reversed(blocks):
+            data.append(self._framed(block))
+            bytes_max -= len(data[-1])
+            if bytes_max < 0:
+                data.pop()
+                break
+        return data[::-1]
+
     def _framed(self, block: Block) -> bytes:
         keeping = self._keeping
         return block.framed(stream=keeping.stream, epoch=self._epoch, stable=keeping.stable)

@@ -8,12 +8,14 @@ from typing import Final
 
 from onceq.streams.errors import (
     FrameRefused,
+    NotRegistered,
     NumberConflict,
     RegistrationInUse,
     SourceSucceeded,
 )
 from onceq.streams.model import asks, events
 from onceq.streams.model.frames import Frame, FrameKind, encode
+from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.low import Consensus, agreed
 from onceq.streams.source.epochs import Begun, Short, SourceLife, WhyEnded
 
@@ -29,6 +31,8 @@ def information(life: SourceLife, begun: Begun, stable: int) -> asks.Information
         address=life.address,
         stable=stable,
         session=life.session,
+        losses=begun.bridge.losses,
+        keeps=begun.bridge.keeps,
     )
 
 
@@ -137,8 +141,8 @@ def refuse_if_over(ended: WhyEnded | None, life: SourceLife) -> None:
         )
 
 
-def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError]:
-    """Yield for each store why no epoch can begin."""
+def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError | events.StoresForgot]:
+    """Yield for each store why no epoch can begin, and what is left if something was sent."""
     for store in sorted(short.forgot):
         why = f"{store} holds nothing of this stream, or damaged; too few others answered that do"
         yield events.RegistrationError(stream=stream, store=store, why=why)
@@ -149,6 +153,34 @@ def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError]:
     for store in sorted(short.silent):
         why = f"{store} does not answer, and without it too few do: start it"
         yield events.RegistrationError(stream=stream, store=store, why=why)
+    if short.rest is not None:
+        yield events.StoresForgot(
+            stream=stream,
+            forgot=tuple(sorted(short.forgot)),
+            silent=tuple(sorted(short.silent)),
+            end=short.rest.end,
+            accept_loss=short.rest.text(),
+        )
+
+
+def lost(begun: Begun) -> Iterator[events.LossAccepted]:
+    """Yield what is lost of a stream as a life begins, since a person accepted that."""
+    for one in begun.bridge.losses:
+        if one.epoch == begun.epoch or one.below > begun.log.end:
+            yield events.LossAccepted(stream=begun.stream, first=one.first, last=one.below - 1)
+
+
+def not_registered(rest: Acceptance | None) -> NotRegistered:
+    """Return the error that nothing can be sent now. rest: what a person may accept as lost."""
+    if rest is None:
+        return NotRegistered(
+            "no stable set of stores is responsive: wait until enough are back, then send again"
+        )
+    return NotRegistered(
+        "too few stores answer that have what was sent: start those that are down, and this source"
+        f" goes on. If what they had is lost for ever: all below {rest.end} is left, and a source"
+        f" that is opened with accept_loss={rest.text()!r} goes on with that"
+    )
 
 
 def taken(stream: int, stores: AbstractSet[str]) -> Iterator[events.RegistrationError]:

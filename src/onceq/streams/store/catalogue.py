@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from onceq.streams.model import asks, choice, frames, states, tombstones
 from onceq.streams.model.choice import Promised, Stage, kept_below
+from onceq.streams.model.losses import still_stable
 from onceq.streams.model.states import Deed, Memory, Standing
 from onceq.streams.store import limits, records
 from onceq.streams.store.records import Held, Record, Snapshot
@@ -166,9 +167,9 @@ class Catalogue:
 
     def _admitted(self, ask: asks.Admit, held: Held, copied: range | None) -> Decided:
         end = ask.log.end
-        if end < held.stable and not ask.accept_loss:
-            return Step(answer=asks.Lacking(begin=end, end=held.stable))
-        kept = kept_below(self.found(ask.stream), ask.log)
+        if (stable := stable_in(held, ask.bridge)) > end:
+            return Step(answer=asks.Lacking(begin=end, end=stable))
+        kept = kept_below(self.found(ask.stream), ask.log, ask.bridge.losses)
         if kept < end:
             if copied is None or copied.stop != end:
                 return Needs(begin=kept, end=end, firsts=ask.log.firsts)
@@ -310,6 +311,8 @@ class Catalogue:
             address=held.address,
             stable=held.stable,
             session=held.session,
+            losses=held.bridge.losses,
+            keeps=held.bridge.keeps,
         )
 
     def _called(self, topic: str, session: int) -> Held | None:
@@ -389,6 +392,11 @@ def _memory(held: Held) -> Memory:
 def _admitted(held: Held) -> int:
     bridge = held.bridge
     return 0 if bridge is None or bridge.stage is Stage.CREATING else bridge.epoch
+
+
+def stable_in(held: Held, bridge: choice.Bridge) -> int:
+    """Return below which number what a store knows as stable still is, in the epoch of a record."""
+    return still_stable(held.stable, _admitted(held), bridge.losses)
 
 
 def serving(held: Held) -> int:

@@ -21,7 +21,7 @@ def ranged(
     held = store.catalogue.of(ask.stream)
     if held.bridge is None:
         return asks.Forgot(), []
-    if not store.keeps:
+    if not store.keeps and held.bridge.keeps:
         return asks.Noted(epoch=held.bridge.epoch), []
     if isinstance(ask, asks.Read):
         numbers = store.catalogue.readable(ask)
@@ -36,5 +36,11 @@ def ranged(
         if size >= size_max:
             break
     is_missing = end < numbers.stop and end in held.damaged
-    answer = asks.Range(begin=numbers.start, end=end, frames=len(given), missing=is_missing)
+    answer = asks.Range(
+        begin=numbers.start,
+        end=end,
+        frames=len(given),
+        missing=is_missing,
+        lost=max((one.epoch for one in held.bridge.losses), default=0),
+    )
     return answer, given

@@ -1,0 +1,93 @@
+"""What a person accepts as lost, so that a source goes on without it, and what follows. Pure.
+
+More stores than a list allows have lost what they had, or will never answer again: no recovery can
+know what was stable. A person who has read what is left says so: where the log ends, and at which
+number messages go on. The numbers between are void for ever: who was shown other messages under
+them is told, and no number is given twice. Source: streams.md 3 and 5; spec G11.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from onceq.errors import InvalidValue
+from onceq.model.names import shown
+
+LOST_MAX: Final = 1_000_000_000
+"""So many numbers can be lost at once: more is a slip of the pen."""
+_TEXT: Final = re.compile(r"(\d{1,19})-(\d{1,19})((?:\s+\S+)+)\s*")
+LOSS_EXAMPLE: Final = "500-812 127.0.0.1:7402 127.0.0.1:7403"
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """That an epoch was begun without a part of what was stable, since a person accepted it.
+
+    first: where the log that was left ended; below: where messages go on. What lies between is
+    void, and so is, of every store that was not in this epoch, what it has behind `first`.
+    """
+
+    epoch: int
+    first: int
+    below: int
+
+
+Losses = tuple[Lost, ...]
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person accepts: that what some stores had is lost. It holds for one state of a stream.
+
+    end: where the log ends that is left; below: where messages go on. stores: that are given up.
+    """
+
+    end: int
+    below: int
+    stores: frozenset[str]
+
+    def covers(self, rest: Acceptance | None) -> bool:
+        """Whether this is what a person would have to accept, of whatever greater number."""
+        return (
+            rest is not None
+            and self.end == rest.end
+            and self.below >= rest.below
+            and self.stores >= rest.stores
+        )
+
+    def text(self) -> str:
+        """Return it as `acceptance` reads it."""
+        return f"{self.end}-{self.below} {' '.join(sorted(self.stores))}"
+
+
+def acceptance(text: str) -> Acceptance | None:
+    """Return what a text accepts; of an empty one nothing: None. Raises InvalidValue."""
+    if not text.strip():
+        return None
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise InvalidValue(
+            f"accept_loss is {shown(text)}: give what StoresForgot told: where the log ends, where"
+            f" messages go on, and the stores that are given up, such as {LOSS_EXAMPLE!r}"
+        )
+    end, below, stores = int(match[1]), int(match[2]), frozenset(match[3].split())
+    if not end <= below <= end + LOST_MAX:
+        raise InvalidValue(
+            f"accept_loss is {shown(text)}: messages go on at {below}, and the log ends at {end}:"
+            f" give a number from there to {LOST_MAX:,} behind it"
+        )
+    return Acceptance(end=end, below=below, stores=stores)
+
+
+def void_below(losses: Losses) -> int:
+    """Return below which number nothing new is sent; 0: nothing was ever lost."""
+    return max((one.below for one in losses), default=0)
+
+
+def still_stable(stable: int, admitted: int, losses: Losses) -> int:
+    """Return below which number all that a store knows as stable still is.
+
+    admitted: the epoch that it was in: what was accepted as lost after that, it does not know.
+    """
+    return min((stable, *(one.first for one in losses if one.epoch > admitted)))

@@ -1,0 +1,195 @@
+"""What a person accepts as lost: when it counts, what follows for logs, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from onceq.errors import InvalidValue
+from onceq.streams.model.choice import (
+    Bridge,
+    Insufficient,
+    Log,
+    Promised,
+    Stage,
+    choose,
+    kept_below,
+    may_fill,
+)
+from onceq.streams.model.losses import (
+    LOST_MAX,
+    Acceptance,
+    Lost,
+    acceptance,
+    still_stable,
+    void_below,
+)
+from onceq.streams.model.quorum import listed
+
+ABC = listed("a b c")
+NEW = Promised()
+
+
+def has(epoch: int = 2, end: int = 50, **fields: Any) -> Promised:
+    bridge = Bridge(epoch=epoch, stage=Stage.SETTLED, lists=(ABC,), firsts=((1, 0), (epoch, 9)))
+    return Promised(**{"bridge": bridge, "end": end, "stable": end, **fields})
+
+
+def given(text: str) -> Acceptance:
+    made = acceptance(text)
+    assert made is not None
+    return made
+
+
+def test_a_text_is_read_as_it_is_told() -> None:
+    one = given("50-81 127.0.0.1:7402   127.0.0.1:7403 ")
+    assert (one.end, one.below) == (50, 81)
+    assert one.stores == {"127.0.0.1:7402", "127.0.0.1:7403"}
+    assert given(one.text()) == one
+    assert acceptance("") is acceptance("  ") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["b c", "50 b", "50-81", "-5-81 b", "50-81b", "fifty-81 b", "50-\x0081 b", "9" * 20 + "-1 b"],
+)
+def test_what_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"accept_loss is .*StoresForgot"):
+        acceptance(text)
+
+
+@pytest.mark.parametrize("text", ["50-49 b", f"50-{51 + LOST_MAX} b"])
+def test_messages_go_on_behind_the_log_and_not_far_behind(text: str) -> None:
+    with pytest.raises(InvalidValue, match="messages go on at"):
+        acceptance(text)
+    assert given(f"50-{50 + LOST_MAX} b")
+
+
+def test_too_little_says_what_is_left_and_what_was_given() -> None:
+    found = choose(ABC, {"a": has(positions={"session 1": 60}), "b": NEW})
+    assert isinstance(found, Insufficient)
+    assert found.rest == given("50-60 b c"), "what a receiver acknowledged was given"
+    silent = choose(ABC, {"b": NEW, "c": NEW})
+    assert isinstance(silent, Insufficient)
+    assert silent.rest is None, "for all that is known, the stream is new"
+
+
+@pytest.mark.parametrize("answers", [{"a": has(), "b": NEW, "c": NEW}, {"a": has()}])
+def test_it_counts_for_stores_that_forgot_or_do_not_answer(answers: Any) -> None:
+    log = choose(ABC, answers, given("50-81 b c"))
+    assert isinstance(log, Log)
+    assert (log.end, log.admitted, log.lists) == (50, 2, (ABC,))
+    assert log.given_up == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["49-81 b c", "51-81 b c", "50-59 b c", "50-81 b", "50-81 d e"],
+    ids=["less", "more", "numbers that were given", "too few stores", "others"],
+)
+def test_it_counts_for_that_loss_only(text: str) -> None:
+    answers = {"a": has(positions={"session 1": 60}), "b": NEW}
+    assert choose(ABC, answers, given(text)) == choose(ABC, answers)
+
+
+def test_it_does_not_count_where_nothing_is_lost() -> None:
+    answers = {"a": has(), "b": has(), "c": NEW}
+    log = choose(ABC, answers, given("50-81 b c"))
+    assert isinstance(log, Log)
+    assert log == choose(ABC, answers)
+    assert log.accepted is None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_of_what_is_left_only_what_is_known_to_be_stable_counts(*, whole: bool) -> None:
+    """The stores that are lost may have gone on with another epoch behind it."""
+    answers = {"a": has(end=70, stable=50, whole=whole), "b": NEW, "c": NEW}
+    found = choose(ABC, answers)
+    assert isinstance(found, Insufficient)
+    assert found.rest == given("50-70 b c" if whole else "50-70 a b c")
+    log = choose(ABC, answers, found.rest)
+    assert isinstance(log, Log)
+    assert log.end == 50
+
+
+def test_the_store_that_knows_the_most_to_be_stable_is_gone_on_with() -> None:
+    wide = listed("a b c d e")
+    answers = {
+        store: structs.replace(one, bridge=structs.replace(one.bridge, lists=(wide,)))
+        for store, one in (("a", has(3, 70, stable=40)), ("b", has(2, 60, stable=50)))
+    }
+    log = choose(wide, answers, given("50-70 c d e"))
+    assert isinstance(log, Log)
+    assert (log.end, log.admitted) == (50, 2)
+
+
+def test_who_is_in_no_list_any_more_must_be_named() -> None:
+    ade = listed("a d e")
+    answers = {"a": has(), "d": NEW, "e": NEW}
+    assert isinstance(choose(ade, answers, given("50-50 b")), Insufficient)
+    assert isinstance(choose(ade, answers, given("50-50 b c")), Log)
+    de = listed("d e")
+    found = choose(de, {**answers, "b": NEW})
+    assert isinstance(found, Insufficient)
+    assert found.rest == given("50-50 a b c"), "a is left out of the list"
+    assert isinstance(choose(de, answers, found.rest), Log)
+
+
+def test_a_stream_of_which_nothing_is_left_begins_where_messages_go_on() -> None:
+    answers = {"a": NEW, "b": NEW, "c": NEW}
+    log = choose(ABC, answers, given("0-81 a b c"))
+    assert isinstance(log, Log)
+    assert (log.admitted, log.accepted) == (0, given("0-81 a b c"))
+    plain = choose(ABC, answers, given("50-81 a b c"))
+    assert isinstance(plain, Log)
+    assert plain.accepted is None, "of another loss"
+
+
+def test_what_a_store_without_messages_saw_is_not_begun_anew_unsaid() -> None:
+    answers = {"a": NEW, "b": NEW, "c": Promised(passed=81)}
+    found = choose(ABC, answers)
+    assert isinstance(found, Insufficient)
+    assert found.rest == given("0-81 a b c")
+    assert isinstance(choose(ABC, answers, found.rest), Log)
+
+
+def test_a_new_stream_needs_all_of_the_list_that_its_source_has() -> None:
+    lost = {"a": Promised(positions={"session 1": 9}), "b": NEW}
+    found = choose(ABC, lost)
+    assert isinstance(found, Insufficient)
+    assert found.rest == given("0-9 a b c")
+    assert choose(ABC, lost, found.rest) == found
+    ab = listed("a b")
+    others = {**lost, "a": structs.replace(lost["a"], hints=(ABC,))}
+    assert isinstance(choose(ab, others, given("0-9 a b c")), Log)
+
+
+def test_stores_that_are_given_up_are_waited_for_by_nobody() -> None:
+    log = choose(ABC, {"a": has(), "b": NEW}, given("50-81 b c"))
+    assert isinstance(log, Log)
+    of_b = Bridge(
+        epoch=3, stage=Stage.SETTLED, lists=(ABC,), firsts=((1, 0),), fillings=(("b", 3), ("c", 3))
+    )
+    assert may_fill(log, of_b, {"a"})
+    assert not may_fill(structs.replace(log, accepted=None), of_b, {"a"})
+
+
+LOSSES = (Lost(epoch=5, first=50, below=81),)
+
+
+def test_what_is_lost_is_stable_no_more_at_stores_that_were_away() -> None:
+    assert still_stable(90, 4, LOSSES) == 50
+    assert still_stable(90, 5, LOSSES) == 90, "it was in that epoch"
+    assert still_stable(40, 4, LOSSES) == 40
+    assert void_below(LOSSES) == 81
+    assert void_below(()) == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_store_that_was_away_keeps_nothing_of_what_is_lost(*, whole: bool) -> None:
+    log = Log(admitted=6, end=99, lists=(ABC,), firsts=((1, 0), (2, 9), (5, 50)), positions={})
+    away = has(end=90, whole=whole)
+    assert kept_below(away, log, LOSSES) == 50
+    assert kept_below(away, log) == 90, "a store that nobody told would keep what nobody else has"
