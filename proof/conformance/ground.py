@@ -36,12 +36,16 @@ class NotConformant(AssertionError):
     """A driver did otherwise than it must."""
 
 
-class Connection(Protocol):
-    """A session with a repository."""
+class Performer(Protocol):
+    """Whatever performs Ops."""
 
     def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op."""
         ...
+
+
+class Connection(Performer, Protocol):
+    """A session with a repository."""
 
     def run(self, program: ops.Program[T]) -> T:
         """Runs a Program."""
@@ -143,7 +147,7 @@ def claim(
 
 
 def begin(
-    connection: Connection, life: ops.Incarnation, element: Element, *, several: bool = False
+    connection: Performer, life: ops.Incarnation, element: Element, *, several: bool = False
 ) -> None:
     """Begins the handler's transaction; several: of a batch, whose first this is."""
     seq = -element.seq if several else element.seq

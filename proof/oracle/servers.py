@@ -278,6 +278,10 @@ def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
         for row in _waiting_in(state, tx, queue_id)
         if row.lane <= Lane.FRESH or (row.not_before or now) <= now
     ]
+    queue = state.queues.get(tx, queue_id)
+    if queue is not None and queue.settings.order is not None:
+        head = _next_in_order(state, tx, queue_id)
+        waiting = [row for row in waiting if row is head]
     if any(row.lane != Lane.SUSPECT for row in waiting):
         return True
     return bool(waiting) and _may_claim_suspect(state, tx, 0)

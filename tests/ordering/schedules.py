@@ -16,6 +16,7 @@ from onceq.engine.sessions import session
 from onceq.errors import ClaimLost
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
+from proof.conformance.ground import begin, finish
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 STEPS = 60
 SERVERS = 3
 SENDERS = 2
-TOKEN = "1"
 
 
 @dataclass
@@ -178,34 +178,13 @@ class Schedule:
         server = chosen or self.random.choice(self.servers)
         if server.held is None or server.finishing:
             return
-        begin = ops.Begin(
-            slot=server.life.slot,
-            seq=server.held.seq,
-            token=TOKEN,
-            isolation="read committed",
-            alone=False,
-        )
-        server.driver.perform(begin)
+        begin(server.driver, server.life, server.held)
         try:
-            server.driver.perform(self._finish_of(server))
+            server.driver.perform(finish(server.life, server.held))
             server.finishing = True
         except ClaimLost:
             server.driver.perform(ops.Rollback())
             server.held = None
-
-    def _finish_of(self, server: Server) -> ops.Finish:
-        assert server.held is not None
-        return ops.Finish(
-            seqs=[server.held.seq],
-            incarnation=server.life.incarnation,
-            replies=[b""],
-            content_type=None,
-            token=TOKEN,
-            queue_id=self.queue_id,
-            n=0,
-            turn=1,
-            alone=True,
-        )
 
     def commit(self, chosen: Server | None = None) -> None:
         """The commit of such a transaction, or its rollback: then it is finished again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from functools import partial
@@ -11,7 +12,11 @@ import psycopg
 import pytest
 
 import onceq
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.errors import InvalidValue
+from onceq.model import ops
+from onceq.model.spark_ops import SparkEnqueue, SparkOpen
 from proof.harness.fleet import Fleet, Settings
 from proof.harness.ledger import Order, Receipt, make_ledger
 from tests.ordering.schedules import Schedule
@@ -55,6 +60,36 @@ def test_one_sent_earlier_that_commits_later_does_not_run_beside(
         assert rows(conninfo, claim.decode(), *number) == []
         claiming.commit()
         assert rows(conninfo, claim.decode(), *number) == []
+
+
+def test_what_breaks_the_order_by_other_ways_is_refused(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """A Spark server, a relay, and rows in bulk with a priority or a delay."""
+    qm.declare(onceq.Queue("orders", bytes, bytes, order="strict"))
+    row = partial(
+        SparkEnqueue,
+        registrant_id=None,
+        epoch=None,
+        queue="orders",
+        send_no=0,
+        rids=["1"],
+        bodies=[b"1"],
+        content_type=None,
+    )
+    refused = {
+        "Spark serves many": SparkOpen(name="spark", queue="orders"),
+        "a relay takes many": ops.RelayOpen(name="r", queue="orders", topic="t", session="s"),
+        "takes no priority": row(priorities=[5]),
+        "delays nothing": row(not_before=[1]),
+    }
+    with contextlib.closing(connect(conninfo)) as connection:
+        driver = SparkDriver(connection, repository)
+        for why, op in refused.items():
+            with pytest.raises(InvalidValue, match=f'"orders" is in strict order, and {why}'):
+                driver.perform(op)
+        assert qm.show("orders").depth == 0
+        assert driver.perform(row()) == 1
 
 
 def test_servers_killed_at_any_time_keep_the_order(

@@ -36,7 +36,8 @@ class SparkOpen(Op[SparkRegistration], in_doubt=True):
     database went down. hold_s: how long a request that its batch does not answer is held for later
     batches; 0: that is an abort at once. stateful: the query keeps state of what it reads, so what
     it has claimed is not killed or taken over.
-    QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
+    QueueNotFound, IllegalState (it holds requests of another queue), InvalidValue (the queue is in
+    strict order): nothing happened.
     """
 
     name: str

@@ -42,12 +42,26 @@ begin
                 and not (p_alone and onceq.may_claim_suspect(p_incarnation, p_queue_id)));
         perform onceq.be_durable() where e.lane >= 10 /* due */;
         update onceq.element x set claimed_by = p_incarnation where x.seq = first returning x.* into e;
-        if not onceq.dismiss(e) then
+        if (e.life is null and e.expires_at is null) or not onceq.dismiss(e) then
             insert into onceq.begun (queue_id, ring, seq) values (p_queue_id, 0, first) on conflict do nothing;
             return next e;
             exit;
         end if;
     end loop;
+end $$;
+
+-- Whether the element of a strict queue that has begun keeps all others from being claimed, and cannot be claimed
+-- itself now: it runs, waits for its time, is held, or is a suspect that may not run. False if none has begun.
+create or replace function onceq.is_held_up(p_queue_id integer) returns boolean
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
+    select x.* into e from onceq.begun d join onceq.element x on x.seq = d.seq
+        where d.queue_id = p_queue_id and x.queue_id = p_queue_id and x.role in ('request', 'datagram')
+        order by d.seq limit 1;
+    return e.seq is not null and (e.claimed_by is not null or e.lane > 11 /* suspect */
+        or (e.lane >= 10 /* due */ and e.turn > onceq.turn_at(onceq.now()))
+        or (e.lane = 11 /* suspect */ and not onceq.may_claim_suspect(0, p_queue_id)));
 end $$;
 
 -- Refuses what would break the order of a strict queue.

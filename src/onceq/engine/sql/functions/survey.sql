@@ -52,6 +52,9 @@ declare
     low bigint; latest bigint;
 begin
     select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started and kind <> 'reply';
+    if q.ordered and onceq.is_held_up(p_queue_id) then
+        return false;
+    end if;
     foreach at_lane in array coalesce(q.lanes, '{}') || '{10,11}'::smallint[] /* due, suspect */ loop
         low := case when not p_everything and at_lane < 10 /* due */ then pg_sequence_last_value(q.low[at_lane + 1]) end;
         latest := case when at_lane >= 10 /* due */ then onceq.turn_at(onceq.now()) else 9223372036854775807 end;
