@@ -15,8 +15,8 @@ import onceq
 from onceq.engine.perform.driver import connect
 from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.errors import InvalidValue
-from onceq.model import ops
 from onceq.model.spark_ops import SparkEnqueue, SparkOpen
+from onceq.model.stream_ops import RelayOpen
 from proof.harness.fleet import Fleet, Settings
 from proof.harness.ledger import Order, Receipt, make_ledger
 from tests.ordering.schedules import Schedule
@@ -79,7 +79,7 @@ def test_what_breaks_the_order_by_other_ways_is_refused(
     )
     refused = {
         "Spark serves many": SparkOpen(name="spark", queue="orders"),
-        "a relay takes many": ops.RelayOpen(name="r", queue="orders", topic="t", session="s"),
+        "a relay takes many": RelayOpen(name="r", queue="orders", topic="t", session="s"),
         "takes no priority": row(priorities=[5]),
         "delays nothing": row(not_before=[1]),
     }
@@ -90,6 +90,22 @@ def test_what_breaks_the_order_by_other_ways_is_refused(
                 driver.perform(op)
         assert qm.show("orders").depth == 0
         assert driver.perform(row()) == 1
+
+
+def test_the_first_claims_of_two_strict_queues_do_not_wait_for_each_other(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Neither has elements that live as long as the database, or expire."""
+    claim = f"select eid from {repository}.claim(1, %s, 1, 0, true)".encode()
+    with contextlib.ExitStack() as stack:
+        for name in ("one", "other"):
+            queue = onceq.Queue(name, bytes, bytes, order="strict")
+            qm.declare(queue)
+            eid = qm.enqueue(queue, b"")
+            claiming = stack.enter_context(psycopg.connect(conninfo))
+            claiming.execute("set lock_timeout = '5s'")
+            number = qm.show(name).queue_id
+            assert claiming.execute(claim, (number,)).fetchall() == [(eid,)]
 
 
 def test_servers_killed_at_any_time_keep_the_order(
