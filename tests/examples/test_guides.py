@@ -135,6 +135,16 @@ def test_one_server_per_outside_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
+def test_strict_order(tmp_path: Path) -> None:
+    """The head blocks the queue until it is killed: by the command line, and by Python."""
+    page = text_of("docs/order.md")
+    assert write_files(page, tmp_path) == ["account.py", "send.py", "solve.py"]
+    found = blocks(page)
+    printed, complaints = shell(found["bash"], tmp_path, reader(), LIMIT_S)
+    assert printed == found["text"], complaints
+
+
+@pytest.mark.timeout(400)
 def test_deploy(conninfo: str, tmp_path: Path) -> None:
     """A role that can make nothing serves, and a dump is restored."""
     write_files(section("Quickstart", text_of("README.md")), tmp_path)
