@@ -21,6 +21,7 @@ from proof.interrupts.part import PART as INTERRUPTS
 from proof.large_file import PART as LARGE_FILE
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
+from proof.ordering.part import PART as ORDERING
 from proof.packaging import PART as PACKAGING
 from proof.pipelinepoints.part import PART as PIPELINE_FAULT_POINTS
 from proof.powercut.part import PART as POWER_CUT
@@ -107,6 +108,7 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (PIPELINE_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/pipelinepoints/*", "proof/archive/*")),
     (CLIENTS, (*NATIVE, "proof/clients/*")),
     (INTERRUPTS, (*NATIVE, "proof/interrupts/*", "proof/clients/*")),
+    (ORDERING, (*NATIVE, "proof/ordering/*", "proof/conformance/ground.py")),
     (FUZZ, (*PRODUCT, "proof/fuzz/*")),
     (DECODING, (*PRODUCT, "proof/decoding/*")),
     (LARGE_FILE, (*NATIVE, "src/onceq/cli/*", *STREAMS_COMMANDS, "proof/large_file.py")),

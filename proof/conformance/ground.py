@@ -147,16 +147,23 @@ def claim(
 
 
 def begin(
-    connection: Performer, life: ops.Incarnation, element: Element, *, several: bool = False
+    connection: Performer,
+    life: ops.Incarnation,
+    element: Element,
+    *,
+    several: bool = False,
+    isolation: str = "read committed",
 ) -> None:
     """Begins the handler's transaction; several: of a batch, whose first this is."""
     seq = -element.seq if several else element.seq
-    begin = ops.Begin(slot=life.slot, seq=seq, token=TOKEN, isolation="read committed", alone=False)
+    begin = ops.Begin(slot=life.slot, seq=seq, token=TOKEN, isolation=isolation, alone=False)
     connection.perform(begin)
 
 
-def finish(life: ops.Incarnation, element: Element, token: str = TOKEN) -> ops.Finish:
-    """Returns the Op that finishes an element."""
+def finish(
+    life: ops.Incarnation, element: Element, token: str = TOKEN, *, n: int = 0
+) -> ops.Finish:
+    """Returns the Op that finishes an element, and claims n more."""
     return ops.Finish(
         seqs=[element.seq],
         incarnation=life.incarnation,
@@ -164,7 +171,7 @@ def finish(life: ops.Incarnation, element: Element, token: str = TOKEN) -> ops.F
         content_type=None,
         token=token,
         queue_id=element.queue_id,
-        n=0,
+        n=n,
         turn=1,
         alone=True,
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -19,29 +18,29 @@ from onceq.model.spark_ops import SparkEnqueue, SparkOpen
 from onceq.model.stream_ops import RelayOpen
 from proof.harness.fleet import Fleet, Settings
 from proof.harness.ledger import Order, Receipt, make_ledger
-from tests.ordering.schedules import Schedule
+from proof.ordering.part import run_seeds
+from proof.ordering.schedules import KINDS
 from tests.parts import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onceq.model.ops import Op
+
 SCHEDULES = 200
+PARTS = 4
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_nothing_is_overtaken_and_never_two_run(
     qm: onceq.QueueManager, conninfo: str, repository: str, part: int
 ) -> None:
     """200 schedules: never two in flight, and what was sent before another began runs first."""
     assert qm is not None
-    ends = done = 0
-    for seed in range(part, int(os.environ.get("ONCEQ_SCHEDULES", SCHEDULES)), 4):
-        schedule = Schedule(conninfo, repository, seed)
-        schedule.run()
-        assert not schedule.wrong, (seed, schedule.wrong)
-        ends += schedule.ends
-        done += 1
-    assert ends > 4 * done
+    tally = run_seeds(conninfo, repository, range(part, SCHEDULES, PARTS))
+    assert tally.wrong == {}
+    assert tally.schedules == SCHEDULES / PARTS
+    assert [kind for kind in KINDS if tally.did[kind] == 0] == []
 
 
 def test_one_sent_earlier_that_commits_later_does_not_run_beside(
@@ -77,7 +76,7 @@ def test_what_breaks_the_order_by_other_ways_is_refused(
         bodies=[b"1"],
         content_type=None,
     )
-    refused = {
+    refused: dict[str, Op[Any]] = {
         "Spark serves many": SparkOpen(name="spark", queue="orders"),
         "a relay takes many": RelayOpen(name="r", queue="orders", topic="t", session="s"),
         "takes no priority": row(priorities=[5]),

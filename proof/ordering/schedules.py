@@ -1,9 +1,13 @@
-"""Schedules of senders, servers and misfortunes on a strict queue, by seeds; and their judge."""
+"""Schedules of senders, servers and misfortunes on a strict queue, by seeds; and their judge.
+
+One thread takes all steps, so a seed is the same schedule each time, in a repository of its own.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -24,6 +28,39 @@ if TYPE_CHECKING:
 STEPS = 60
 SERVERS = 3
 SENDERS = 2
+ROLLED_BACK = 0.2
+"""The share of open sends that do not commit."""
+SNAPSHOTS = 0.2
+"""The share of handlers whose transaction keeps the snapshot with which it began."""
+KILLS_LEFT_OUT = 0.5
+CODE = "Bad"
+
+AT_ONCE = "sends that commit at once"
+LATE = "sends that commit late"
+BEHIND = "of these, after one that was sent later had begun"
+SEND_ROLLED_BACK = "sends that are rolled back"
+CLAIMED = "claims that find the next"
+NOTHING = "claims that find nothing while something waits or runs"
+FINISHED = "executions that are committed"
+FOLLOWED = "of these, with the next claimed in the same transaction"
+SNAPSHOT = "finishes by an older snapshot"
+FINISH_ROLLED_BACK = "finishes that are rolled back"
+LOST = "executions that end after a kill of their request"
+ABORTED = "aborts that return it"
+FAILED = "aborts by which it fails"
+DIED_IDLE = "deaths of servers that hold nothing"
+DIED_HOLDING = "deaths with what was claimed and not begun"
+DIED_FINISHING = "deaths between a finish and its commit"
+AGAIN = "executions that come again"
+KILLED_WAITING = "kills of what waits"
+KILLED_RUNNING = "kills of what runs"
+KINDS = (
+    *(AT_ONCE, LATE, BEHIND, SEND_ROLLED_BACK),
+    *(CLAIMED, NOTHING, AGAIN, FINISHED, FOLLOWED, SNAPSHOT, FINISH_ROLLED_BACK, LOST),
+    *(ABORTED, FAILED, DIED_IDLE, DIED_HOLDING, DIED_FINISHING, KILLED_WAITING, KILLED_RUNNING),
+)
+"""All that a schedule counts."""
+FATES = {Fate.RETURNED: ABORTED, Fate.FAILED: FAILED, Fate.LOST: LOST}
 
 
 @dataclass
@@ -38,13 +75,22 @@ class Sent:
 
 @dataclass
 class Server:
-    """A server: its session, its incarnation and what it holds; finishing: before the commit."""
+    """A server: its session, its incarnation and what it holds.
+
+    finishing: it has finished that, and not committed; following: what it claimed in doing so.
+    """
 
     driver: PostgresDriver
     process: UUID
     life: ops.Incarnation
     held: Element | None = None
     finishing: bool = False
+    following: Element | None = None
+
+    def let_go(self) -> None:
+        """Holds nothing any more."""
+        self.held = self.following = None
+        self.finishing = False
 
 
 class Schedule:
@@ -59,11 +105,11 @@ class Schedule:
         self.open: list[tuple[psycopg.Connection[Any], UUID]] = []
         self.servers: list[Server] = []
         self.wrong: list[str] = []
-        self.ends = 0
+        self.did = Counter[str]()
         self._undo = contextlib.ExitStack()
         self._main = self._driver()
         settings = onceq.Queue(
-            self.queue, bytes, bytes, order="strict", backoff_ms=0, backoff_max_ms=0, abort_limit=3
+            self.queue, bytes, bytes, order="strict", backoff_ms=0, backoff_max_ms=0, abort_limit=2
         ).settings
         self._main.perform(ops.CreateQueue(queue=self.queue, settings=settings))
         self.queue_id = self._main.perform(ops.ListQueues(queue=self.queue))[0].queue_id
@@ -84,7 +130,7 @@ class Schedule:
                 *[self.claim] * 8,
                 *[self.finish] * 4,
                 *[self.commit] * 5,
-                self.abort,
+                *[self.abort] * 2,
                 self.die,
                 self.kill,
             )
@@ -115,6 +161,7 @@ class Schedule:
         """A send that commits at once."""
         eid = self._main.perform(ops.Enqueue(queue=self.queue, body=b"x"))
         self.sent[eid] = Sent(self.time, self.time)
+        self.did[AT_ONCE] += 1
 
     def begin_send(self) -> None:
         """A send in a transaction that stays open."""
@@ -126,20 +173,27 @@ class Schedule:
             f"select eid from {self.repository}.enqueue(%s, %s, null, 4::smallint, null, null,"
             " null, null, null, false)"
         )
-        row = connection.execute(query.encode(), (self.queue, b"x")).fetchone()
-        assert row is not None
-        self.open.append((connection, row[0]))
-        self.sent[row[0]] = Sent(self.time)
+        ((eid,),) = connection.execute(query.encode(), (self.queue, b"x")).fetchall()
+        self.open.append((connection, eid))
+        self.sent[eid] = Sent(self.time)
 
     def end_send(self) -> None:
         """The end of such a transaction: mostly its commit."""
         if not self.open:
             return
         connection, eid = self.open.pop(self.random.randrange(len(self.open)))
-        if self.random.random() < 0.8:
-            connection.commit()
-            self.sent[eid].committed = self.time
+        if self.random.random() < ROLLED_BACK:
+            connection.close()
+            self.did[SEND_ROLLED_BACK] += 1
+            return
+        connection.commit()
         connection.close()
+        mine = self.sent[eid]
+        mine.committed = self.time
+        self.did[LATE] += 1
+        self.did[BEHIND] += any(
+            one.has_run and not one.is_over and one.began > mine.began for one in self.sent.values()
+        )
 
     def claim(self, chosen: Server | None = None) -> None:
         """A claim: judged."""
@@ -154,6 +208,14 @@ class Schedule:
             alone=True,
         )
         got = server.driver.perform(claim)
+        self.did[CLAIMED] += len(got)
+        self.did[NOTHING] += not got and any(
+            one.committed is not None and not one.is_over for one in self.sent.values()
+        )
+        self._take(server, got)
+
+    def _take(self, server: Server, got: list[Element]) -> None:
+        """Judges what a server got."""
         beside = [one for one in self.servers if one.held is not None and self._lives(one)]
         if len(got) + len(beside) > 1:
             self.wrong.append(f"{len(got) + len(beside)} in flight at {self.time}")
@@ -171,6 +233,7 @@ class Schedule:
                 continue
             if one.has_run or (not mine.has_run and one.committed < mine.began):
                 self.wrong.append(f"{eid} overtook {other} at {self.time}")
+        self.did[AGAIN] += mine.has_run
         mine.has_run = True
 
     def finish(self, chosen: Server | None = None) -> None:
@@ -178,60 +241,72 @@ class Schedule:
         server = chosen or self.random.choice(self.servers)
         if server.held is None or server.finishing:
             return
-        begin(server.driver, server.life, server.held)
+        is_older = self.random.random() < SNAPSHOTS
+        isolation = "repeatable read" if is_older else "read committed"
+        begin(server.driver, server.life, server.held, isolation=isolation)
         try:
-            server.driver.perform(finish(server.life, server.held))
-            server.finishing = True
+            n = self.random.randint(0, 1)
+            finished = server.driver.perform(finish(server.life, server.held, n=n))
         except ClaimLost:
             server.driver.perform(ops.Rollback())
-            server.held = None
+            server.let_go()
+            self.did[LOST] += 1
+            return
+        server.finishing = True
+        server.following = next(iter(finished.following), None)
+        self.did[SNAPSHOT] += is_older
 
     def commit(self, chosen: Server | None = None) -> None:
         """The commit of such a transaction, or its rollback: then it is finished again."""
         server = chosen or self.random.choice(self.servers)
         if not server.finishing or server.held is None:
             return
-        server.finishing = False
         if chosen is None and self.random.random() < 0.3:
             server.driver.perform(ops.Rollback())
+            server.finishing, server.following = False, None
+            self.did[FINISH_ROLLED_BACK] += 1
             return
         server.driver.perform(ops.Commit())
-        self._over(server)
-
-    def _over(self, server: Server) -> None:
-        assert server.held is not None
         self.sent[server.held.eid].is_over = True
-        self.ends += 1
-        server.held = None
+        following = [] if server.following is None else [server.following]
+        server.let_go()
+        self.did[FINISHED] += 1
+        self.did[FOLLOWED] += len(following)
+        self._take(server, following)
 
     def abort(self) -> None:
         """An execution that failed: charged, or not."""
-        server = self.random.choice(self.servers)
-        if server.held is None or server.finishing:
+        running = [
+            (one, one.held) for one in self.servers if one.held is not None and not one.finishing
+        ]
+        if not running:
             return
-        charge = self.random.choice([Charge.CHARGE, Charge.RELEASE, Charge.RETRY])
+        server, element = self.random.choice(running)
+        charge = self.random.choice([Charge.CHARGE, Charge.CHARGE, Charge.RELEASE, Charge.RETRY])
         abort = ops.AbortElement(
-            seq=server.held.seq,
+            seq=element.seq,
             incarnation=server.life.incarnation,
             charge=charge,
-            code="Bad",
+            code=CODE,
             error="no",
         )
         fate = server.driver.perform(abort)
-        if fate is Fate.FAILED:
-            self._over(server)
-        server.held = None
+        self.sent[element.eid].is_over |= fate is Fate.FAILED
+        self.did[FATES[fate]] += 1
+        server.let_go()
 
     def die(self) -> None:
         """A server's session ends, whatever it was doing; another takes over."""
         at = self.random.randrange(SERVERS)
         server = self.servers[at]
+        how = DIED_FINISHING if server.finishing else DIED_HOLDING
+        self.did[how if server.held is not None else DIED_IDLE] += 1
         server.driver.connection.close()
         self.servers[at] = self._server()
         self._tend()
 
     def _tend(self) -> None:
-        """Takes over from the dead, and looks for what has failed by that."""
+        """Takes over from the dead, and looks for what has failed by that: it is elsewhere."""
         self._main.perform(ops.TakeOver(process=uuid4()))
         for missing in self._main.perform(ops.FindMissing()):
             self._main.perform(ops.Judge(process=missing.process, verdict=ops.Verdict.ENDED))
@@ -241,19 +316,23 @@ class Schedule:
 
     def _look(self, eid: UUID) -> None:
         there = self._main.perform(ops.ReadElement(eid=eid))
-        if there is None or there.queue_id != self.queue_id:  # failed, perhaps
-            self.sent[eid].is_over = True
+        if there is None:
+            self.wrong.append(f"{eid} was lost until {self.time}")
+        self.sent[eid].is_over = there is None or there.queue_id != self.queue_id
 
     def kill(self) -> None:
         """A kill of any element that is not being finished."""
-        held = {one.held.eid for one in self.servers if one.held is not None and one.finishing}
+        held = {one.held.eid: one.finishing for one in self.servers if one.held is not None}
+        locked = {eid for eid, is_finishing in held.items() if is_finishing}
+        locked |= {one.following.eid for one in self.servers if one.following is not None}
         those = [
             eid
             for eid, one in self.sent.items()
-            if one.committed is not None and not one.is_over and eid not in held
+            if one.committed is not None and not one.is_over and eid not in locked
         ]
-        if those and self.random.random() < 0.5:
-            eid = self.random.choice(those)
-            if self._main.perform(ops.Kill(eid=eid, timeout_s=5.0)) is KillAnswer.KILLED:
-                self.sent[eid].is_over = True
-                self.ends += 1
+        if not those or self.random.random() < KILLS_LEFT_OUT:
+            return
+        eid = self.random.choice(those)
+        if self._main.perform(ops.Kill(eid=eid, timeout_s=5.0)) is KillAnswer.KILLED:
+            self.sent[eid].is_over = True
+            self.did[KILLED_RUNNING if eid in held else KILLED_WAITING] += 1

@@ -1,0 +1,1 @@
+"""A queue in strict order under late commits, aborts, deaths and kills."""
