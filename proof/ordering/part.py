@@ -40,14 +40,8 @@ PROCESSES: Final = 2
 SHOWN_MAX: Final = 50
 SETTINGS: Final = {"fsync": "off"}
 """Nothing happens to PostgreSQL here, so it need not wait for its disk."""
-FORGETS: Final = (
-    (
-        "insert into onceq.begun (queue_id, ring, seq) values (p_queue_id, 0, first)",
-        "insert into onceq.begun select 0, 0, 0 where false",
-    ),
-    ("x.seq = first for update skip", "x.seq = first and x.claimed_by is null for update skip"),
-)
-"""What makes a claim forget; one that finds another's then locks it no longer than it looks."""
+NOTES: Final = "insert into onceq.begun (queue_id, ring, seq) values (p_queue_id, 0, first)"
+FORGETS: Final = "insert into onceq.begun select 0, 0, 0 where false"
 CONTROL: Final = "a claim that does not note what has begun"
 
 
@@ -96,11 +90,9 @@ def _run_chunk(conninfo: str, seeds: range, *, is_broken: bool = False) -> Tally
 def _forgetful() -> str:
     """Returns the functions of a strict queue with the mistake. ValueError: they have changed."""
     text = dict(function_sources())["order.sql"]
-    for old, new in FORGETS:
-        if text.count(old) != 1:
-            raise ValueError(f"{old!r} stands {text.count(old)} times in order.sql")
-        text = text.replace(old, new)
-    return text
+    if text.count(NOTES) != 1:
+        raise ValueError(f"{NOTES!r} stands {text.count(NOTES)} times in order.sql")
+    return text.replace(NOTES, FORGETS)
 
 
 def _chunks(first: int, count: int) -> list[range]:

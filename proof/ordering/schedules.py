@@ -9,7 +9,7 @@ import contextlib
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID, uuid4
 
 import psycopg
@@ -63,6 +63,10 @@ KINDS = (
 FATES = {Fate.RETURNED: ABORTED, Fate.FAILED: FAILED, Fate.LOST: LOST}
 
 
+class WrongError(Exception):
+    """What must not happen has happened."""
+
+
 @dataclass
 class Sent:
     """A send: when it began and, once it is committed, when it had; whether it began to run."""
@@ -94,7 +98,7 @@ class Server:
 
 
 class Schedule:
-    """One run: steps drawn by a seed; `wrong` says what was overtaken, or ran beside another."""
+    """One run: steps drawn by a seed; `wrong` says what was overtaken, lost, or beside another."""
 
     def __init__(self, conninfo: str, repository: str, seed: int) -> None:
         self.conninfo, self.repository = conninfo, repository
@@ -120,8 +124,8 @@ class Schedule:
         return PostgresDriver(connection, self.repository)
 
     def run(self) -> None:
-        """Runs the steps, and then serves until the queue is empty."""
-        with self._undo:
+        """Runs the steps, and then serves until the queue is empty; up to what is wrong."""
+        with self._undo, contextlib.suppress(WrongError):
             self.servers = [self._server() for _ in range(SERVERS)]
             moves = (
                 *[self.send] * 4,
@@ -148,7 +152,12 @@ class Schedule:
                     for server in self.servers:
                         move(server)
             else:
-                self.wrong.append("the queue did not come to its end")
+                self._end("the queue did not come to its end")
+
+    def _end(self, wrong: str) -> NoReturn:
+        """Ends the run: what runs beside another may wait for it, and here is one thread."""
+        self.wrong.append(wrong)
+        raise WrongError(wrong)
 
     def _server(self) -> Server:
         driver, process = self._driver(), uuid4()
@@ -218,7 +227,7 @@ class Schedule:
         """Judges what a server got."""
         beside = [one for one in self.servers if one.held is not None and self._lives(one)]
         if len(got) + len(beside) > 1:
-            self.wrong.append(f"{len(got) + len(beside)} in flight at {self.time}")
+            self._end(f"{len(got) + len(beside)} in flight at {self.time}")
         for element in got:
             server.held = element
             self._judge(element.eid)
@@ -232,7 +241,7 @@ class Schedule:
             if other == eid or one.is_over or one.committed is None:
                 continue
             if one.has_run or (not mine.has_run and one.committed < mine.began):
-                self.wrong.append(f"{eid} overtook {other} at {self.time}")
+                self._end(f"{eid} overtook {other} at {self.time}")
         self.did[AGAIN] += mine.has_run
         mine.has_run = True
 
@@ -317,8 +326,8 @@ class Schedule:
     def _look(self, eid: UUID) -> None:
         there = self._main.perform(ops.ReadElement(eid=eid))
         if there is None:
-            self.wrong.append(f"{eid} was lost until {self.time}")
-        self.sent[eid].is_over = there is None or there.queue_id != self.queue_id
+            self._end(f"{eid} was lost until {self.time}")
+        self.sent[eid].is_over = there.queue_id != self.queue_id
 
     def kill(self) -> None:
         """A kill of any element that is not being finished."""
