@@ -102,8 +102,8 @@ class Planned:
 class RelayOpen(Op[RelayState], changes="a relay is made, if it is new"):
     """Finds a relay, or makes it. QueueNotFound, IllegalState, InvalidValue.
 
-    It is of another queue, topic or session; or the queue is volatile, or has replies. InvalidValue:
-    the queue is in strict order.
+    It is of another queue, topic or session; or the queue is volatile, or has replies. Or, with
+    InvalidValue, it is in strict order.
     """
 
     name: str
