@@ -5,14 +5,15 @@ See `proof.conformance.suite`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onceq import errors
 from onceq.clerk import program as clerk
 from onceq.clerk.session import Session
-from onceq.manager.program import show
+from onceq.manager.program import declare, show
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
+from onceq.model.element import Charge, Fate, Lane
 from onceq.model.queue import Queue
 from proof.conformance.ground import (
     OTHER_PROCESS,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 STRICT: Queue[bytes, bytes] = Queue(
     "orders", bytes, bytes, abort_limit=2, backoff_ms=60_000, order="strict"
 )
+
+OTHERS: Queue[bytes, bytes] = Queue("others", bytes, bytes)
 
 
 def _filled(place: Repository) -> Connection:
@@ -125,6 +128,33 @@ def what_a_dead_server_began_comes_first(place: Repository) -> None:
     dying.close()
     server.perform(ops.TakeOver(process=PROCESS))
     same([one.eid for one in claim(server, life)], [element.eid])
+
+
+def a_suspect_head_blocks_a_strict_queue(place: Repository) -> None:
+    """It comes again, before any other, once no suspect of another queue runs."""
+    server = _filled(place)
+    life = live(server)
+    server.run(declare(OTHERS))
+    server.perform(ops.Enqueue(queue="others", body=b"other"))
+    numbers = {name: server.run(show(name)).queue_id for name in ("orders", "others")}
+    claims = {
+        name: partial(ops.Claim, queue_id=number, n=1, turn=0, alone=True)
+        for name, number in numbers.items()
+    }
+    for one in claims.values():
+        (element,) = server.perform(one(incarnation=life.incarnation))
+        same(abort(server, life, element, Charge.SUSPECT), Fate.RETURNED)
+    place.advance(61)
+    same(_seen_ready(server), [True])
+    (other,) = server.perform(claims["others"](incarnation=life.incarnation))
+    same(other.lane, Lane.SUSPECT)
+    second = place.session()
+    another = live(second, OTHER_PROCESS)
+    same(_seen_ready(second), [False])
+    same(claim(second, another), [])
+    execute(server, life, other)
+    same(_seen_ready(second), [True])
+    same([(one.body, one.lane) for one in claim(second, another)], [(b"1", Lane.SUSPECT)])
 
 
 def what_breaks_the_order_is_refused(place: Repository) -> None:
