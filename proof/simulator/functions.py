@@ -121,3 +121,6 @@ class LineTaker(Taker):
         """Waits in the simulator's time."""
         del pause  # the simulator has its own
         return self.link.perform(op)
+
+    def _begin_watch(self) -> None:
+        """Begins none: it would be a thread."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -18,12 +19,16 @@ from onceq.errors import (
     InvalidValue,
     OperatingError,
 )
+from onceq.manager.closing import WATCH_S
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from tests.lives import living
-from tests.parts import Background, rows, scalar, wait_blocked, wait_until
+from tests.parts import Background, plain, rows, scalar, wait_blocked, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=3)
+
+
+SOON_S = 20 * WATCH_S
 
 
 def aborts(conninfo: str, repository: str) -> list[tuple[Any, ...]]:
@@ -132,6 +137,84 @@ def test_a_dequeue_that_another_has_claimed_since_does_not_commit(
         wait_until(lambda: bool(other.claim("raw")))
         with pytest.raises(psycopg.Error, match="no longer claimed"):
             connection.commit()
+
+
+def roll_back(connection: psycopg.Connection[Any]) -> None:
+    connection.rollback()
+
+
+def die(connection: psycopg.Connection[Any]) -> None:
+    connection.close()
+
+
+@pytest.mark.parametrize("end", [roll_back, die])
+def test_what_was_rolled_back_comes_back_while_its_queue_manager_is_idle(
+    qm: onceq.QueueManager,
+    conninfo: str,
+    repository: str,
+    end: Callable[[psycopg.Connection[Any]], None],
+) -> None:
+    """Each time, and not before the transaction has ended."""
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"x")
+    with onceq.open(conninfo, repository=repository) as idle:
+        for n in range(1, 3):
+            with psycopg.connect(conninfo) as connection:
+                assert idle.dequeue("raw", timeout_s=60, connection=connection) is not None
+                assert qm.dequeue("raw", timeout_s=2 * WATCH_S) is None
+                end(connection)
+                wait_until(lambda: qm.show("raw").claimed == 0, SOON_S)
+                assert [one.aborts for one in qm.lookup(eid=eid)] == [n]
+        assert qm.dequeue("raw", timeout_s=60) is not None
+        wait_until(lambda: idle._taker.watching is None)  # nothing is left to look after
+
+
+def test_what_a_task_rolled_back_comes_back_while_its_queue_manager_is_idle(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+
+    async def roll_back_and_wait() -> None:
+        async with (
+            onceq.open_async(conninfo, repository=repository) as idle,
+            await psycopg.AsyncConnection.connect(conninfo) as connection,
+        ):
+            assert await idle.dequeue("raw", connection=connection) is not None
+            await connection.rollback()
+            again = await asyncio.to_thread(qm.dequeue, "raw", timeout_s=SOON_S)
+            assert again is not None
+            assert again.aborts == 1
+
+    asyncio.run(roll_back_and_wait())
+
+
+def test_what_a_dequeue_held_that_was_cut_short_comes_back_uncharged(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Its task is cancelled while it takes what it has claimed; so nobody knows of the claim."""
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+
+    async def cut_short_and_wait() -> None:
+        async with (
+            onceq.open_async(conninfo, repository=repository) as idle,
+            await psycopg.AsyncConnection.connect(conninfo) as connection,
+        ):
+            with plain(conninfo) as blocker:
+                blocker.execute("begin")
+                blocker.execute(f"lock table {repository}.taken".encode())
+                dequeue = asyncio.ensure_future(idle.dequeue("raw", connection=connection))
+                await asyncio.to_thread(wait_until, lambda: qm.show("raw").claimed == 1)
+                dequeue.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await dequeue
+                blocker.execute("rollback")
+            again = await asyncio.to_thread(qm.dequeue, "raw", timeout_s=SOON_S)
+            assert again is not None
+            assert again.aborts == 0
+
+    asyncio.run(cut_short_and_wait())
 
 
 def test_what_an_open_transaction_has_dequeued_is_not_charged(

@@ -3,7 +3,8 @@
 Used by AsyncQueueManager. The claim is made on a connection of the queue manager's own, and lasts
 for as long as that lives; the caller's transaction takes the element, and its commit checks that
 it is still claimed. What such a transaction left, by a rollback or an end, is counted as an
-abort at the next dequeue, or when this is closed. Source: BHM90 4.2; spec Q3.
+abort at the next dequeue, when this is closed, or by a watch: a task that looks once a second while
+anything is held. Source: BHM90 4.2; spec Q3, G12.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
-from onceq.errors import CannotConnect, OperatingError
+from onceq.errors import CannotConnect, OnceqError, OperatingError
 from onceq.manager import program, taking
-from onceq.manager.closing import AsyncClosed, async_wait_closed
+from onceq.manager.closing import (
+    AsyncClosed,
+    AsyncWatching,
+    async_wait_closed,
+    async_watch_on,
+)
 from onceq.model import ops
 from onceq.model.element import Element
 from onceq.model.ops import RunsAsync
@@ -34,6 +40,7 @@ class AsyncTaker:
         self.link = AsyncLink(located, repository)
         self.held = taking.Held()
         self.closed = AsyncClosed()
+        self.watching: AsyncWatching | None = None  # changed by whoever has the turn
         self._turn = asyncio.Lock()
 
     @property
@@ -54,7 +61,10 @@ class AsyncTaker:
     ) -> Element | None:
         """Claims and takes what is there now. CannotConnect: this was closed."""
         async with self._turn:
-            return await self._take(on, op, patience)
+            try:
+                return await self._take(on, op, patience)
+            finally:
+                self._begin_watch()
 
     async def _take(
         self, on: AsyncPostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
@@ -70,6 +80,30 @@ class AsyncTaker:
         """Waits a little, or until this is closed; False when the deadline has passed."""
         return await async_wait_closed(self.closed, pause, op)
 
+    def _begin_watch(self) -> None:
+        is_watched = self.watching is not None and not self.watching.is_over()
+        if not (is_watched or self.held.is_empty):
+            self.watching = AsyncWatching(self._watch)
+
+    async def _watch(self) -> None:
+        """Looks after what is held, until nothing is, or this is closed."""
+        while await async_watch_on(self.closed):
+            async with self._turn:
+                if self.closed.is_set() or not await self._attend():
+                    self.watching = None
+                    return
+
+    async def _attend(self) -> bool:
+        """Gives back what can be; returns whether to look again. A lost connection is left lost.
+
+        It ended the life, and whoever looks for the missing takes over what that had claimed.
+        """
+        try:
+            with self.link.bounded(silence.waiting(0.0)):
+                return await self.link.run(taking.attend(self.held))
+        except OnceqError:
+            return self.link.is_open
+
     async def close(self) -> None:
         """Ends the waits; gives back what was dequeued in transactions that rolled back."""
         self.closed.set()
@@ -78,6 +112,9 @@ class AsyncTaker:
                 if self.held.life is not None:
                     await self.link.run(taking.end(self.held))
             await self.link.close()
+        watching, self.watching = self.watching, None
+        if watching is not None:
+            await watching.end()
 
 
 class AsyncOnBoth(RunsAsync):

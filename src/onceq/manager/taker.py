@@ -4,7 +4,8 @@
 Used by QueueManager. The claim is made on a connection of the queue manager's own, and lasts
 for as long as that lives; the caller's transaction takes the element, and its commit checks that
 it is still claimed. What such a transaction left, by a rollback or an end, is counted as an
-abort at the next dequeue, or when this is closed. Source: BHM90 4.2; spec Q3.
+abort at the next dequeue, when this is closed, or by a watch: a task that looks once a second while
+anything is held. Source: BHM90 4.2; spec Q3, G12.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
-from onceq.errors import CannotConnect, OperatingError
+from onceq.errors import CannotConnect, OnceqError, OperatingError
 from onceq.manager import program, taking
-from onceq.manager.closing import Closed, wait_closed
+from onceq.manager.closing import (
+    Closed,
+    Watching,
+    wait_closed,
+    watch_on,
+)
 from onceq.model import ops
 from onceq.model.element import Element
 from onceq.model.ops import Runs
@@ -35,6 +41,7 @@ class Taker:
         self.link = Link(located, repository)
         self.held = taking.Held()
         self.closed = Closed()
+        self.watching: Watching | None = None  # changed by whoever has the turn
         self._turn = threading.Lock()
 
     @property
@@ -55,7 +62,10 @@ class Taker:
     ) -> Element | None:
         """Claims and takes what is there now. CannotConnect: this was closed."""
         with self._turn:
-            return self._take(on, op, patience)
+            try:
+                return self._take(on, op, patience)
+            finally:
+                self._begin_watch()
 
     def _take(
         self, on: PostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
@@ -71,6 +81,30 @@ class Taker:
         """Waits a little, or until this is closed; False when the deadline has passed."""
         return wait_closed(self.closed, pause, op)
 
+    def _begin_watch(self) -> None:
+        is_watched = self.watching is not None and not self.watching.is_over()
+        if not (is_watched or self.held.is_empty):
+            self.watching = Watching(self._watch)
+
+    def _watch(self) -> None:
+        """Looks after what is held, until nothing is, or this is closed."""
+        while watch_on(self.closed):
+            with self._turn:
+                if self.closed.is_set() or not self._attend():
+                    self.watching = None
+                    return
+
+    def _attend(self) -> bool:
+        """Gives back what can be; returns whether to look again. A lost connection is left lost.
+
+        It ended the life, and whoever looks for the missing takes over what that had claimed.
+        """
+        try:
+            with self.link.bounded(silence.waiting(0.0)):
+                return self.link.run(taking.attend(self.held))
+        except OnceqError:
+            return self.link.is_open
+
     def close(self) -> None:
         """Ends the waits; gives back what was dequeued in transactions that rolled back."""
         self.closed.set()
@@ -79,6 +113,9 @@ class Taker:
                 if self.held.life is not None:
                     self.link.run(taking.end(self.held))
             self.link.close()
+        watching, self.watching = self.watching, None
+        if watching is not None:
+            watching.end()
 
 
 class OnBoth(Runs):

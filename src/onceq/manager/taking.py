@@ -11,7 +11,7 @@ from functools import partial
 from uuid import UUID
 
 from onceq.engine.sessions.identity import own_identity, this_process
-from onceq.errors import OnceqError
+from onceq.errors import OnceqError, Outcome
 from onceq.manager import program
 from onceq.manager.taken_over import tell_taken
 from onceq.model import ops
@@ -28,12 +28,21 @@ class Taken:
 
 @dataclass(slots=True)
 class Held:
-    """What a queue manager holds for its callers. turn: of its last claim; see `ops.Claim`."""
+    """What a queue manager holds for its callers. turn: of its last claim; see `ops.Claim`.
+
+    is_cut: a dequeue was cut short, so its life may have claimed what is not among `taken`.
+    """
 
     process: UUID = field(default_factory=uuid.uuid4)
     life: ops.Incarnation | None = None
     taken: list[Taken] = field(default_factory=list[Taken])
     turn: int = 0
+    is_cut: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no element can be held."""
+        return not self.taken and not self.is_cut
 
 
 def take(held: Held, session: int, op: ops.Dequeue) -> ops.Program[Element | None]:
@@ -41,21 +50,29 @@ def take(held: Held, session: int, op: ops.Dequeue) -> ops.Program[Element | Non
 
     session: the backend of the connection that claims; its life ended with an earlier one.
     """
-    life = held.life
-    if life is None or life.backend_pid != session:
-        life = yield from _begin(held)
-    held.taken = yield from settle(held.taken, life.incarnation)
+    life = yield from _living(held, session)
+    was_cut, held.is_cut = held.is_cut, True  # until it is known what it has claimed
+    try:
+        element = yield from _claim(held, life.incarnation, op)
+    except OnceqError as error:
+        held.is_cut = was_cut or error.outcome is Outcome.UNKNOWN
+        raise
+    held.is_cut = was_cut
+    return element
+
+
+def _claim(held: Held, incarnation: int, op: ops.Dequeue) -> ops.Program[Element | None]:
     held.turn = 1 - held.turn
-    claim = program.claim(life.incarnation, op.queue, eid=op.eid, turn=held.turn)
+    claim = program.claim(incarnation, op.queue, eid=op.eid, turn=held.turn)
     element = yield from claim
     if element is None:
         return None
     try:
-        xid = yield from ops.Take(seq=element.seq, incarnation=life.incarnation)
+        xid = yield from ops.Take(seq=element.seq, incarnation=incarnation)
     except OnceqError:
         yield from ops.AbortElement(
             seq=element.seq,
-            incarnation=life.incarnation,
+            incarnation=incarnation,
             charge=Charge.RELEASE,
             code=None,
             error=None,
@@ -63,6 +80,15 @@ def take(held: Held, session: int, op: ops.Dequeue) -> ops.Program[Element | Non
         raise
     held.taken.append(Taken(element.seq, xid))
     return element
+
+
+def _living(held: Held, session: int) -> ops.Program[ops.Incarnation]:
+    """Returns the life that claims: the one that there is, or a new one."""
+    if held.life is not None and held.life.backend_pid == session:
+        yield from attend(held)
+        if held.life is not None:
+            return held.life
+    return (yield from _begin(held))
 
 
 def _begin(held: Held) -> ops.Program[ops.Incarnation]:
@@ -76,25 +102,41 @@ def _begin(held: Held) -> ops.Program[ops.Incarnation]:
     for one in (yield from ops.ListTakenOver()):
         yield from ops.Act(act=partial(tell_taken, one))
     held.taken = []  # given back with the former life, charged as its end says (G7)
+    held.is_cut = False
     return held.life
 
 
-def settle(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken]]:
-    """Charges an abort to elements dequeued in transactions that ended without concluding them.
+def attend(held: Held) -> ops.Program[bool]:
+    """Gives back what nobody will conclude; returns whether anything may be held still.
 
-    Returns those still in progress.
+    An element of a transaction that ended without concluding it is charged an abort. If a dequeue
+    was cut short, the life ends once it has nothing in progress: so what nobody knows that it has
+    claimed comes back, uncharged.
     """
-    running: list[Taken] = []
-    for one in taken:
+    if held.life is None:
+        return False
+    yield from _settle(held, held.life.incarnation)
+    if held.is_cut and not held.taken:
+        yield from _end(held, held.life.incarnation)
+    return not held.is_empty
+
+
+def _settle(held: Held, incarnation: int) -> ops.Program[None]:
+    for one in list(held.taken):
         fate = yield from ops.AbortTaken(seq=one.seq, incarnation=incarnation, xid=one.xid)
-        if fate is Fate.RUNNING:
-            running.append(one)
-    return running
+        if fate is not Fate.RUNNING:
+            held.taken.remove(one)
 
 
 def end(held: Held) -> ops.Program[None]:
     """Ends the life, if there is one; what is still held goes back, uncharged."""
-    life, held.life = held.life, None
-    if life is not None:
-        held.taken = yield from settle(held.taken, life.incarnation)
-        yield from ops.CloseIncarnation(incarnation=life.incarnation)
+    if held.life is not None:
+        yield from _settle(held, held.life.incarnation)
+        yield from _end(held, held.life.incarnation)
+
+
+def _end(held: Held, incarnation: int) -> ops.Program[None]:
+    held.life = None
+    held.taken = []
+    held.is_cut = False
+    yield from ops.CloseIncarnation(incarnation=incarnation)

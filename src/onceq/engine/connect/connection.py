@@ -66,6 +66,11 @@ class Link:
         """The connection. CannotConnect: there is none. IllegalState: it is from before a fork."""
         return self._open().connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that is not known to be lost."""
+        return self._driver is not None and not self._driver.connection.closed
+
     def reconnect(self) -> None:
         """Connects if there is no usable connection. CannotConnect, SchemaMissing.
 
