@@ -75,13 +75,10 @@ def test_show_tells_every_abort(cli: Cli, failed: uuid.UUID) -> None:
     )  # once each, not once an abort
 
 
-def test_find_pages_through_what_has_ended(
-    cli: Cli, qm: onceq.QueueManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_find_shows_what_has_ended_the_latest_first(cli: Cli, qm: onceq.QueueManager) -> None:
     qm.declare(ORDERS)
     for number in range(7):
         qm.kill(qm.enqueue(ORDERS, b"x", rid=f"r{number}"))
-    monkeypatch.setattr("onceq.cli.old_requests.PAGE", 3)
     found = cli.json("request", "find", "--queue", "orders", "--outcome", "cancelled").lines
     assert [one["rid"] for one in found] == [f"r{number}" for number in reversed(range(7))]
     assert found[0]["v"] == 1

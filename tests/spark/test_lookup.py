@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
+from onceq import errors
 from onceq.model.archive_ops import Kind
+from onceq.model.element import RequestOutcome
 from onceq.spark.pipelines import archive, records
 from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -83,6 +89,161 @@ def test_the_command_line_finds_what_was_trimmed(
     cli("request", "show", "99", code=3)
     cli("request", "find", "--registrant", "nobody", code=3)
     assert "ValueError" in cli("request", "show", "2").out
+
+
+def told(qm: onceq.QueueManager, failed: uuid.UUID, *, archive: bool) -> list[Any]:
+    """All that a queue manager tells of the three."""
+    places = [
+        *(qm.lookup(rid, state="finished", archive=archive) for rid in RIDS),
+        *(qm.lookup(state="finished", limit=n, archive=archive) for n in (1, 2, 100)),
+        qm.lookup(eid=failed, state="finished", archive=archive),
+        qm.lookup("2", registrant="till", queue="orders", state="finished", archive=archive),
+    ]
+    every = qm.find(archive=archive)
+    ends = [
+        *(qm.find(rid=rid, archive=archive) for rid in RIDS),
+        *(qm.find(limit=n, archive=archive) for n in (1, 2, 100)),
+        qm.find(outcome=RequestOutcome.FAILED, registrant="till", archive=archive),
+        qm.find(since=every[1].finished_at, archive=archive),
+        qm.find(until=every[1].finished_at, queue="orders", archive=archive),
+        *(qm.find(after=one, limit=1, archive=archive) for one in every),
+    ]
+    aborts = qm.attempts(failed, archive=archive)
+    return [places, ends, [replace(one, traceback=None) for one in aborts]]
+
+
+def test_a_queue_manager_finds_what_was_trimmed_by_the_same_call(
+    spark: SparkSession, cli: Cli, qm: onceq.QueueManager, failed: uuid.UUID, tmp_path: Path
+) -> None:
+    before = told(qm, failed, archive=False)
+    assert [len(one) for one in before[1]] == [1, 1, 1, 1, 2, 3, 1, 2, 1, 1, 1, 0]
+    assert told(qm, failed, archive=True) == before  # nothing was ever archived
+    archived(spark, cli, tmp_path / "archive")
+    assert told(qm, failed, archive=True) == before  # in both places, told once
+    assert qm.attempts(failed, archive=True)[0].traceback is not None
+    archived(spark, cli, tmp_path / "archive", keep_days=0)
+    assert told(qm, failed, archive=True) == before
+    assert qm.lookup("1") == qm.lookup("1", state="held", archive=True) == []
+    assert [one.rid for one in qm.find()] == ["3"]
+    waiting = qm.enqueue(ORDERS, b"x", rid="1")  # another one
+    assert [one.state for one in qm.lookup("1", archive=True)] == ["queued", "finished"]
+    assert [one.eid for one in qm.lookup("1", limit=1, archive=True)] == [waiting]
+
+    async def ask_in_a_loop() -> list[Any]:
+        async with onceq.open_async(cli.url, repository=cli.repository) as own:
+            return [
+                await own.lookup("2", state="finished", archive=True),
+                await own.find(rid="2", archive=True),
+                await own.attempts(failed, archive=True),
+            ]
+
+    asked = [
+        qm.lookup("2", state="finished", archive=True),
+        qm.find(rid="2", archive=True),
+        qm.attempts(failed, archive=True),
+    ]
+    assert asyncio.run(ask_in_a_loop()) == asked
+    assert all(asked)
+
+
+def lose(archive: Path, _: Callable[[], Path]) -> None:
+    shutil.rmtree(archive)
+
+
+def exchange(archive: Path, other: Callable[[], Path]) -> None:
+    shutil.rmtree(archive)
+    other().rename(archive)
+
+
+def cut(archive: Path, _: Callable[[], Path]) -> None:
+    for path in archive.rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-1])
+
+
+def spoil(archive: Path, _: Callable[[], Path]) -> None:
+    for path in archive.rglob("*.parquet"):
+        path.write_bytes(b"\0" * path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lose, "is in {root}, and no such directory is here"),
+        (exchange, "{root} does not hold the archive of repository '{repository}'"),
+        (cut, "is in the archive's manifest, and cannot be read: it has"),
+        (spoil, "is in the archive's manifest, and cannot be read:"),
+    ],
+)
+def test_an_archive_that_cannot_be_read_is_an_error_and_never_no_such_request(
+    spark: SparkSession,
+    cli: Cli,
+    qm: onceq.QueueManager,
+    failed: uuid.UUID,
+    tmp_path: Path,
+    harm: Callable[[Path, Callable[[], Path]], None],
+    said: str,
+) -> None:
+    root = tmp_path / "archive"
+    archived(spark, cli, root, keep_days=0)
+
+    def other() -> Path:
+        """The archive of another repository, in this database."""
+        another = Cli(cli.url, f"t_{uuid.uuid4().hex[:16]}")
+        another("init")
+        with onceq.open(cli.url, repository=another.repository) as second:
+            second.declare(FAILING)
+            second.kill(second.enqueue(FAILING, b"x"))
+        archived(spark, another, tmp_path / "other")
+        ask(cli.url, f"drop schema {another.repository} cascade")
+        return tmp_path / "other"
+
+    assert qm.lookup("1", archive=True)
+    harm(root, other)
+    asked: list[Callable[[], object]] = [
+        lambda: qm.lookup("1", archive=True),
+        lambda: qm.find(archive=True),
+        lambda: qm.attempts(failed, archive=True),
+    ]
+    for ask_it in asked:
+        with pytest.raises(errors.FileMismatch) as refused:
+            ask_it()
+        assert said.format(root=root, repository=cli.repository) in str(refused.value)
+        assert refused.value.outcome is onceq.Outcome.NOTHING_HAPPENED
+    assert [one.rid for one in qm.find()] == ["3"]
+    answer = cli.json("request", "show", "3", code=1)
+    assert [one["rid"] for one in answer.lines] == ["3"]
+    assert said.format(root=root, repository=cli.repository) in answer.err
+
+
+def test_a_file_whose_times_do_not_fit_is_not_opened(
+    spark: SparkSession, cli: Cli, qm: onceq.QueueManager, tmp_path: Path
+) -> None:
+    qm.declare(ORDERS)
+    for day in (1, 2, 3):
+        qm.kill(qm.enqueue(ORDERS, b"x", rid=f"d{day}"))
+        moved = f"set finished_at = '2026-01-0{day} 00:00+00' where rid = 'd{day}'"
+        ask(cli.url, f"update {cli.repository}.history {moved}")
+    archived(spark, cli, tmp_path / "archive", keep_days=0)
+    first, second, third = reversed(qm.find(archive=True))
+    assert qm.find() == []
+    for path in (tmp_path / "archive").rglob("day=2026-01-01/*.parquet"):
+        path.unlink()
+    assert qm.find(limit=2, archive=True) == [third, second]
+    assert qm.find(since=second.finished_at, archive=True) == [third, second]
+    assert qm.find(after=third, limit=1, archive=True) == [second]
+    (tmp_path / "archive").rename(tmp_path / "away")
+    assert qm.find(until=first.finished_at, archive=True) == []
+    with pytest.raises(errors.FileMismatch, match="no such directory"):
+        qm.lookup("d1", archive=True)
+
+
+@pytest.mark.parametrize("value", [None, 1, "yes"])
+def test_whether_to_ask_the_archive_is_true_or_false(qm: onceq.QueueManager, value: Any) -> None:
+    for ask_it in (qm.lookup, qm.find):
+        with pytest.raises(errors.InvalidValue, match="archive"):
+            ask_it(archive=value)
+    with pytest.raises(errors.InvalidValue, match=r"'eit'.*'eid' was meant"):
+        qm.lookup(eit=uuid.uuid4())  # type: ignore[call-arg] # to be refused
 
 
 def _without_tracebacks(told: Any) -> Any:

@@ -24,6 +24,7 @@ from onceq.files.durable import DurableFile, read_checkpoint
 from onceq.files.persistent import PersistentClient, client_at, quiet
 from onceq.files.program import Life
 from onceq.files.replies import Csv, Format, JsonLines, Rows
+from onceq.manager.arrow import require_arrow
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.model.element import Element
 
@@ -171,7 +172,7 @@ def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK)
 
 def _collect_parquet(order: CollectOrder, client: PersistentClient) -> _Run:
     """Collects rows beside the file, and makes the file from them once nothing is outstanding."""
-    parquet.require()
+    require_arrow()
     rows = order.out.with_name(f"{order.out.name}.rows.jsonl")
     run = _Run(order, client, Rows(order.fields))
     if order.out.exists() and not rows.exists():

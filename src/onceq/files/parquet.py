@@ -1,14 +1,12 @@
 """Parquet made from collected replies, once all of them are there.
 
 Parquet files cannot grow: replies are first collected as JSON Lines, and become a Parquet file,
-under its own name at once and complete, at the end. Used by `collect`; all that reads Parquet first
-asks `require`.
+under its own name at once and complete, at the end. Used by `collect`.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import itertools
 import os
 from collections.abc import Iterator
@@ -18,17 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.errors import MissingExtra
 from onceq.files.disk import DISK
 from onceq.files.replies import columns
 
 ROWS_AT_ONCE: Final = 10_000
-
-
-def require() -> None:
-    """Raises MissingExtra if pyarrow is not installed."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
 
 
 def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:

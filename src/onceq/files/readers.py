@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 
 from onceq.errors import FileMismatch, InvalidValue
-from onceq.files.parquet import require
 from onceq.files.rows import BadRow, Record
+from onceq.manager.arrow import require_arrow
 from onceq.model.queue import JSON, JSON_OF_TEXTS
 
 PARQUET_ROWS: Final = 1000
@@ -222,7 +222,7 @@ class ParquetReader:
     content_type: str = JSON
 
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
-        require()
+        require_arrow()
         arrow: Any = importlib.import_module("pyarrow")  # without types
         parquet: Any = importlib.import_module("pyarrow.parquet")
         self._damaged: type[Exception] = arrow.ArrowException

@@ -15,6 +15,7 @@ from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.errors import ConnectionLost, IllegalState
 from onceq.manager import program
+from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
 from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
@@ -24,6 +25,7 @@ from onceq.model.element import (
     EnqueueAttributes,
     KillAnswer,
     OldRequest,
+    Places,
     RequestState,
     Search,
 )
@@ -39,6 +41,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         self.located = located
         self.repository = names.check_repository(repository)
         self._link = AsyncLinks(located, repository)
+        self._old = AsyncOldRequests(self._link, repository)
         self._callers = AsyncCallers(repository)
         self._taker = AsyncTaker(located, repository)
 
@@ -178,28 +181,37 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return await self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     async def lookup(
-        self,
-        rid: str | None = None,
-        *,
-        eid: UUID | None = None,
-        registrant: str | None = None,
-        state: str | None = None,
-        queue: str | None = None,
-        limit: int = 100,
+        self, rid: str | None = None, *, archive: bool = False, **search: Unpack[Places]
     ) -> list[RequestState]:
-        """Returns the places where requests are or were, at most `limit`, the latest first (C9)."""
-        search = ops.LookUp(
-            rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
-        )
-        return await self._link.perform(program.checked_lookup(search))
+        """Returns the places where requests are or were, the latest first (C9); see Places.
 
-    async def find(self, **search: Unpack[Search]) -> list[OldRequest]:
-        """Returns a page of the requests that have ended, the latest first (C10); see Search."""
+        archive: also those whose history is only in the archive; see `find`.
+        """
+        op = program.lookup_op(rid, search)
+        if names.check_flag("archive", archive):
+            return await self._old.look_up(op)
+        return await self._link.perform(op)
+
+    async def find(self, *, archive: bool = False, **search: Unpack[Search]) -> list[OldRequest]:
+        """Returns a page of the requests that have ended, the latest first (C10); see Search.
+
+        archive: also those that were trimmed, from the archive's files, which must be where they
+        were written. Raises MissingExtra (pyarrow is needed), FileMismatch (the archive is not
+        here, is another repository's, or a file cannot be read).
+        """
+        if names.check_flag("archive", archive):
+            return await self._old.find(search)
         return await self._link.perform(program.find_op(search))
 
-    async def attempts(self, eid: UUID) -> list[Attempt]:
-        """Returns how each execution of a request that did not finish was aborted (Q4)."""
-        return await self._link.perform(ops.ListAttempts(eid=names.check_eid(eid)))
+    async def attempts(self, eid: UUID, *, archive: bool = False) -> list[Attempt]:
+        """Returns how each execution of a request that did not finish was aborted (Q4).
+
+        archive: also those in the archive, which have no tracebacks; see `find`.
+        """
+        names.check_eid(eid)
+        if names.check_flag("archive", archive):
+            return await self._old.attempts(eid)
+        return await self._link.perform(ops.ListAttempts(eid=eid))
 
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""

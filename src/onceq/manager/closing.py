@@ -72,13 +72,13 @@ class AsyncWatching:
     """The same in a task, which ends with its loop at the latest."""
 
     def __init__(self, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._task = asyncio.create_task(watch(), name="onceq-taken")
+        self._run = asyncio.create_task(watch(), name="onceq-taken")
 
     def is_over(self) -> bool:
         """Returns whether it has ended."""
-        return self._task.done()
+        return self._run.done()
 
     async def end(self) -> None:
         """Waits for its end."""
-        if not self._task.done():
-            await asyncio.wait([self._task])
+        if not self._run.done():
+            await asyncio.wait([self._run])

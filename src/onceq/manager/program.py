@@ -18,6 +18,7 @@ from onceq.model.element import (
     Element,
     EnqueueAttributes,
     OldRequest,
+    Places,
     RequestOutcome,
     Search,
 )
@@ -209,10 +210,12 @@ def forget_op(
     )
 
 
-def checked_lookup(search: ops.LookUp) -> ops.LookUp:
-    """Returns a lookup, checked. InvalidName, InvalidValue."""
-    names.check_search(asdict(search))
-    return search
+def lookup_op(rid: str | None, search: Places) -> ops.LookUp:
+    """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
+    names.check_keywords("lookup", search, Places)
+    op = ops.LookUp(rid=rid, **search)
+    names.check_search(asdict(op))
+    return op
 
 
 def _of_kind(kind: type[T], name: str, value: object) -> T | None:

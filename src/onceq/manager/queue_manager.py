@@ -16,6 +16,7 @@ from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import ConnectionLost, IllegalState
 from onceq.manager import program
+from onceq.manager.old_requests import OldRequests
 from onceq.manager.registrations import RegistrationOperations
 from onceq.manager.taker import Taker
 from onceq.model import admin_ops, names, ops
@@ -25,6 +26,7 @@ from onceq.model.element import (
     EnqueueAttributes,
     KillAnswer,
     OldRequest,
+    Places,
     RequestState,
     Search,
 )
@@ -40,6 +42,7 @@ class QueueOperations(RegistrationOperations):
         self.located = located
         self.repository = names.check_repository(repository)
         self._link = Links(located, repository)
+        self._old = OldRequests(self._link, repository)
         self._callers = Callers(repository)
         self._taker = Taker(located, repository)
 
@@ -177,28 +180,37 @@ class QueueOperations(RegistrationOperations):
         return self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     def lookup(
-        self,
-        rid: str | None = None,
-        *,
-        eid: UUID | None = None,
-        registrant: str | None = None,
-        state: str | None = None,
-        queue: str | None = None,
-        limit: int = 100,
+        self, rid: str | None = None, *, archive: bool = False, **search: Unpack[Places]
     ) -> list[RequestState]:
-        """Returns the places where requests are or were, at most `limit`, the latest first (C9)."""
-        search = ops.LookUp(
-            rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
-        )
-        return self._link.perform(program.checked_lookup(search))
+        """Returns the places where requests are or were, the latest first (C9); see Places.
 
-    def find(self, **search: Unpack[Search]) -> list[OldRequest]:
-        """Returns a page of the requests that have ended, the latest first (C10); see Search."""
+        archive: also those whose history is only in the archive; see `find`.
+        """
+        op = program.lookup_op(rid, search)
+        if names.check_flag("archive", archive):
+            return self._old.look_up(op)
+        return self._link.perform(op)
+
+    def find(self, *, archive: bool = False, **search: Unpack[Search]) -> list[OldRequest]:
+        """Returns a page of the requests that have ended, the latest first (C10); see Search.
+
+        archive: also those that were trimmed, from the archive's files, which must be where they
+        were written. Raises MissingExtra (pyarrow is needed), FileMismatch (the archive is not
+        here, is another repository's, or a file cannot be read).
+        """
+        if names.check_flag("archive", archive):
+            return self._old.find(search)
         return self._link.perform(program.find_op(search))
 
-    def attempts(self, eid: UUID) -> list[Attempt]:
-        """Returns how each execution of a request that did not finish was aborted (Q4)."""
-        return self._link.perform(ops.ListAttempts(eid=names.check_eid(eid)))
+    def attempts(self, eid: UUID, *, archive: bool = False) -> list[Attempt]:
+        """Returns how each execution of a request that did not finish was aborted (Q4).
+
+        archive: also those in the archive, which have no tracebacks; see `find`.
+        """
+        names.check_eid(eid)
+        if names.check_flag("archive", archive):
+            return self._old.attempts(eid)
+        return self._link.perform(ops.ListAttempts(eid=eid))
 
     def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""

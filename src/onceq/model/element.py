@@ -267,6 +267,19 @@ class RequestState:
         return attempts_of(self.aborts, ended)
 
 
+class Places(TypedDict, total=False):
+    """Which places of requests are wanted, as keywords; what is not given may be anything.
+
+    state: one of ElementState. limit: how many at most, at least 1, 100 by default.
+    """
+
+    eid: UUID | None
+    registrant: str | None
+    state: str | None
+    queue: str | None
+    limit: int
+
+
 class Search(TypedDict, total=False):
     """Which old requests are wanted, as keywords; what is not given may be anything.
 

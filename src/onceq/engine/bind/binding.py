@@ -18,8 +18,10 @@ from onceq.engine.bind.decoding import (
     element,
     rates,
 )
+from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
 from onceq.engine.bind.statement import NOTHING, bind
 from onceq.model import admin_ops, desk_ops, ops, stream_ops
+from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
 
@@ -236,4 +238,4 @@ BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = {
     for module in (ops, admin_ops, desk_ops, stream_ops)
     for kind in kinds_of(module)
     if kind not in WITHOUT_SQL
-}
+} | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven)}

@@ -1,22 +1,21 @@
 """Ended requests in the files of an archive: found by the manifest, without Spark.
 
-Used by the command line. A caller that also asks PostgreSQL asks it first: what is no longer there
-has long been in the manifest. A file that is not needed for an answer is not opened. Source: spec
-P5.
+Used by `OldRequests`, which asks PostgreSQL first: what is no longer there has long been in the
+manifest. A file that is not needed for an answer is not opened, and of others the columns that
+decide are read first: most files hold nothing that is wanted. Source: spec P5, C10.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from onceq.errors import FileMismatch
-from onceq.files.parquet import require
+from onceq.manager.arrow import require_arrow
 from onceq.model.archive_ops import ENDED, ArchivedFile, Kind, Manifest, micros
 from onceq.model.element import ROLES, Attempt, Charge, OldRequest, RequestOutcome, Search
 
@@ -30,33 +29,35 @@ _OF_ATTEMPT: Final = ["ended_at", "charge", "code", "error", "server", "host", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What to look for in files. equal: column to value. limit: only the latest; None: all."""
+    """What to look for in files. equal: column to value. limit: only the latest; None: all.
+
+    after: the end and the eid of what ended next, so that only what is before it counts.
+    """
 
     kind: Kind
     columns: list[str]
     equal: dict[str, str]
     since: dt.datetime | None = None
     until: dt.datetime | None = None
+    after: tuple[dt.datetime, str] | None = None
     limit: int | None = None
 
 
 class ArchivedRequests:
-    """The requests in an archive. redriven: tells as what failed requests were run again."""
+    """The requests in the archive of a repository, by its manifest."""
 
-    def __init__(
-        self, manifest: Manifest, redriven: Callable[[list[UUID]], dict[UUID, str]]
-    ) -> None:
+    def __init__(self, manifest: Manifest, repository: str) -> None:
         self._root = Path(manifest.root or "")
         self._files = manifest.files
-        self._redriven = redriven
+        self._repository = repository
 
     def find(self, search: Search, eid: UUID | None = None) -> list[OldRequest]:
-        """Returns the wanted requests, the latest first; `after` does not count here.
+        """Returns the wanted requests, the latest first; `redriven_as` is not known here.
 
         eid: only that one. Raises MissingExtra (there are files, but no pyarrow), FileMismatch: a
         file of the manifest cannot be read.
         """
-        outcome = search.get("outcome")
+        outcome, after = search.get("outcome"), search.get("after")
         equal = {
             "rid": search.get("rid"),
             "eid": None if eid is None else str(eid),
@@ -70,6 +71,7 @@ class ArchivedRequests:
             equal={name: value for name, value in equal.items() if value is not None},
             since=search.get("since"),
             until=search.get("until"),
+            after=None if after is None else (after.finished_at, str(after.eid)),
             limit=search.get("limit", LIMIT),
         )
         rows: list[dict[str, Any]] = []
@@ -79,16 +81,11 @@ class ArchivedRequests:
             rows += self._read(file, wanted)
             rows.sort(key=_by_time, reverse=True)
             del rows[wanted.limit :]
-        return self._requests(rows)
+        return [_request(row) for row in rows]
 
-    def attempts(self, eid: UUID, since: dt.datetime) -> list[Attempt]:
-        """Returns how executions of a request were aborted, the earliest first.
-
-        since: no later than the first of them, such as when it was enqueued.
-        """
-        wanted = _Wanted(
-            kind=Kind.ATTEMPT, columns=_OF_ATTEMPT, equal={"eid": str(eid)}, since=since
-        )
+    def attempts(self, eid: UUID) -> list[Attempt]:
+        """Returns how executions of a request were aborted, the earliest first."""
+        wanted = _Wanted(kind=Kind.ATTEMPT, columns=_OF_ATTEMPT, equal={"eid": str(eid)})
         found = [_attempt(row) for file in self._of(wanted) for row in self._read(file, wanted)]
         return sorted(found, key=lambda one: one.ended_at)
 
@@ -101,12 +98,13 @@ class ArchivedRequests:
             if one.kind is wanted.kind
             and (since is None or one.last_us >= micros(since))
             and (until is None or one.first_us < micros(until))
+            and (wanted.after is None or one.first_us <= micros(wanted.after[0]))
         ]
         return sorted(found, key=lambda one: one.last_us, reverse=True)
 
     def _read(self, file: ArchivedFile, wanted: _Wanted) -> list[dict[str, Any]]:
         """Returns the wanted rows of a file; with a limit, the latest."""
-        require()
+        require_arrow()
         pa: Any = importlib.import_module("pyarrow")  # an extra, and without types
         pc: Any = importlib.import_module("pyarrow.compute")
         ended, moment = ENDED[wanted.kind], pa.timestamp("us", "UTC")
@@ -115,6 +113,11 @@ class ArchivedRequests:
             terms.append(pc.field(ended) >= pa.scalar(wanted.since, moment))
         if wanted.until is not None:
             terms.append(pc.field(ended) < pa.scalar(wanted.until, moment))
+        if wanted.after is not None:
+            at, eid = pa.scalar(wanted.after[0], moment), wanted.after[1]
+            terms.append(
+                (pc.field(ended) < at) | ((pc.field(ended) == at) & (pc.field("eid") < eid))
+            )
         condition: Any = None
         for term in terms:
             condition = term if condition is None else condition & term
@@ -123,10 +126,7 @@ class ArchivedRequests:
                 return []
             table = self._table(file, wanted.columns, condition)
         except (OSError, pa.ArrowException) as error:
-            raise FileMismatch(
-                f"{self._root / file.path} is in the archive's manifest, and cannot be read: "
-                f"{error}"
-            ) from error
+            raise FileMismatch(self._unread(file, error)) from error
         if wanted.limit is not None and table.num_rows > wanted.limit:
             latest = [(ended, "descending"), ("eid", "descending")]
             table = table.take(pc.select_k_unstable(table, k=wanted.limit, sort_keys=latest))
@@ -141,20 +141,31 @@ class ArchivedRequests:
         parquet: Any = importlib.import_module("pyarrow.parquet")
         return parquet.read_table(path, columns=columns, filters=condition, partitioning=None)
 
-    def _requests(self, rows: Iterable[dict[str, Any]]) -> list[OldRequest]:
-        every = [(UUID(row["eid"]), row) for row in rows]
-        failed = [eid for eid, row in every if row["outcome"] == RequestOutcome.FAILED.value]
-        redriven = self._redriven(failed) if failed else {}
-        return [
-            OldRequest(
-                **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
-                eid=eid,
-                role=ROLES[row["role"]],
-                outcome=RequestOutcome(row["outcome"]),
-                redriven_as=redriven.get(eid),
+    def _unread(self, file: ArchivedFile, error: Exception) -> str:
+        """Returns why a file could not be read: it, or all of the archive."""
+        whose = f"the archive of repository {self._repository!r}"
+        if not self._root.is_dir():
+            return (
+                f"{whose} is in {self._root}, and no such directory is here: ask where it is, or "
+                "mount it"
             )
-            for eid, row in every
-        ]
+        runs = {self._root / one.kind / f"run={one.run}" for one in self._files}
+        if not any(run.is_dir() for run in runs):
+            return (
+                f"{self._root} does not hold {whose}: none of its folders is there; it is empty, "
+                "or another repository's"
+            )
+        return f"{self._root / file.path} is in the archive's manifest, and cannot be read: {error}"
+
+
+def _request(row: dict[str, Any]) -> OldRequest:
+    return OldRequest(
+        **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
+        eid=UUID(row["eid"]),
+        role=ROLES[row["role"]],
+        outcome=RequestOutcome(row["outcome"]),
+        redriven_as=None,
+    )
 
 
 def _attempt(row: dict[str, Any]) -> Attempt:
