@@ -86,9 +86,9 @@ def _living(held: Held, session: int) -> ops.Program[ops.Incarnation]:
     """Returns the life that claims: the one that there is, or a new one."""
     if held.life is not None and held.life.backend_pid == session:
         yield from attend(held)
-        if held.life is not None:
-            return held.life
-    return (yield from _begin(held))
+    if held.life is None or held.life.backend_pid != session:
+        return (yield from _begin(held))
+    return held.life
 
 
 def _begin(held: Held) -> ops.Program[ops.Incarnation]:
