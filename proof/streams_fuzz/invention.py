@@ -20,6 +20,7 @@ LIMITS: Final = (0, 1, 1 << 16, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, 
 """Numbers at which something may overflow."""
 TEXTS: Final = ("", "bars", "a", "127.0.0.1:7401", "session 5", "\u00e9" * 40, "x" * 300)
 MANY_MAX: Final = 3
+MOSTLY: Final = 0.8
 
 
 class Invention:
@@ -36,6 +37,7 @@ class Invention:
             inspect.UnionType: lambda one: self._of(self.chance.choice(one.types)),
             inspect.TupleType: lambda one: tuple(self._of(each) for each in one.item_types),
             inspect.VarTupleType: lambda one: tuple(self._many(one.item_type)),
+            inspect.FrozenSetType: lambda one: frozenset(self._many(one.item_type)),
             inspect.DictType: self._mapping,
             inspect.StructType: self._struct,
         }
@@ -66,6 +68,8 @@ class Invention:
         fields = {field.name: self._of(field.type) for field in kind.fields}
         if "stream" in fields:
             fields["stream"] = self.chance.choice(STREAMS)
+        if "lost" in fields and self.chance.random() < MOSTLY:
+            fields["lost"] = 0  # else a receiver takes nothing of it
         return kind.cls(**fields)
 
     # what is sent

@@ -210,7 +210,7 @@ class Sender:
             losses = ()
         if log.accepted is not None:
             lists = (self.own,)
-            losses = (*losses, Lost(epoch=epoch, first=log.end, below=log.accepted.below))
+            losses = (*losses, Lost(epoch=epoch, first=log.end, count=log.accepted.below - log.end))
         if log.admitted == 0:
             stage = Stage.CREATING
         elif log.accepted is not None:

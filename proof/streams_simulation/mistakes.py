@@ -67,9 +67,10 @@ def past_of_greater_epochs(**given: Any) -> Past:
 
 
 def addable_by_those_added(
-    wanted: StoreList, old: StoreList, promised: Mapping[str, Promised]
+    wanted: StoreList, old: StoreList, promised: Mapping[str, Promised], *, keeps: bool
 ) -> bool:
     """Whether all stores that a change adds have promised, however few of the others."""
+    del keeps
     return wanted != old and wanted.stores - old.stores <= promised.keys()
 
 

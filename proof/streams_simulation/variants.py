@@ -71,7 +71,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a store that is admitted has all that was sent, whatever it answers",
     ),
     "noted-by-all": Variant(
-        of=creating, name="is_new", by=lambda _: False, within=1_500,
+        of=creating, name="is_new", by=lambda _: False, within=1_500, shown_by=163,
         text="a new stream is noted by a stable set",
     ),
     "joint-lists": Variant(
@@ -91,7 +91,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a receiver takes what it is shown for one of the epoch that it follows",
     ),
     "own-epochs": Variant(
-        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=150,
+        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=150, shown_by=141,
         text="a life goes on with a log to which another life has added",
     ),
     "copies-end": Variant(
@@ -103,7 +103,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a store gives up what all receivers have that it knows of itself",
     ),
     "registered-in-an-epoch": Variant(
-        of=serving, name="ASKS", within=600, shown_by=23, on_disks=True,
+        of=serving, name="ASKS", within=600, shown_by=346, on_disks=True,
         by=serving.ASKS | {asks.Register: mistakes.registered_in_any_epoch},
         text="a receiver is registered by stores in several epochs",
     ),

@@ -176,7 +176,7 @@ def test_stores_that_are_given_up_are_waited_for_by_nobody() -> None:
     assert not may_fill(structs.replace(log, accepted=None), of_b, {"a"})
 
 
-LOSSES = (Lost(epoch=5, first=50, below=81),)
+LOSSES = (Lost(epoch=5, first=50, count=31),)
 
 
 def test_what_is_lost_is_stable_no_more_at_stores_that_were_away() -> None:

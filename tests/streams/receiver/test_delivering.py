@@ -385,7 +385,7 @@ def test_um_explicit_acknowledgements_5_10_15_wait_until_they_are_stable() -> No
     assert min(explicit.below, core.sure) == 16
 
 
-LOST = (Lost(epoch=4, first=3, below=9),)
+LOST = (Lost(epoch=4, first=3, count=6),)
 
 
 def test_what_was_lost_is_learned_of_before_anything_behind_it_is_shown() -> None:

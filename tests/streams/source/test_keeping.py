@@ -335,7 +335,7 @@ def test_a_change_of_lists_is_told_stage_by_stage() -> None:
 
 # what is lost, and a person accepted that
 
-LOST = (Lost(epoch=2, first=3, below=9),)
+LOST = (Lost(epoch=2, first=3, count=6),)
 
 
 def went_on(epoch: int = 2, end: int = 3, **given: Any) -> Begun:
@@ -392,7 +392,7 @@ def test_what_is_lost_is_not_given_up_and_takes_no_room() -> None:
 def test_many_numbers_that_are_lost_are_few_frames() -> None:
     source = Source()
     one = begun(2, end=3)
-    lost = (Lost(epoch=2, first=3, below=200_000),)
+    lost = (Lost(epoch=2, first=3, count=199_997),)
     source.begin(replace(one, bridge=replace(one.bridge, losses=lost)))
     ranges = source.ranges("a")
     assert ranges[0] == (3, 3 + COUNT_MAX)

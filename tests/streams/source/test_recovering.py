@@ -417,7 +417,7 @@ def test_what_more_stores_lost_than_may_be_is_gone_on_without_if_that_is_accepte
     begun = town.begun(accepts("0-9 b c"))
     assert begun.log.end == 0
     assert begun.epoch >= 100, "nobody may know the last epoch"
-    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, below=9),)
+    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
     assert set(begun.noted) == {"a", "b", "c"}
     assert town.log("b") == town.log("a")
     again = town.begun(life(3))
@@ -462,5 +462,5 @@ def test_the_list_of_the_source_counts_at_once_if_stores_are_gone_for_ever(town:
 def test_a_stream_of_which_nothing_is_left_begins_anew_behind_what_was_given() -> None:
     town = Town()
     begun = town.begun(accepts("0-9 a b c"))
-    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, below=9),)
+    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
     assert begun.bridge.stage is Stage.SETTLED

@@ -170,7 +170,7 @@ def test_what_the_chosen_log_lacks_is_cut_and_stable_is_never() -> None:
     assert store.catalogue.of(S).end == 3
     below = admit(3, life=6, end=1, admitted=1, firsts=((1, 0),))
     assert store.do(store.catalogue.admit(below)) == asks.Lacking(begin=1, end=2)
-    lost = (Lost(epoch=3, first=1, below=4),)
+    lost = (Lost(epoch=3, first=1, count=3),)
     accepted = replace(below, bridge=replace(below.bridge, losses=lost))
     assert store.do(store.catalogue.admit(accepted)) == asks.Holding(epoch=3, end=1, regid=1)
     assert store.catalogue.of(S).stable == 1

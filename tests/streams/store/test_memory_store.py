@@ -104,7 +104,7 @@ class Follower:
             stage=Stage.SETTLED,
             lists=(ABC,),
             firsts=chained(firsts, self.epoch, end),
-            losses=(Lost(epoch=self.epoch, first=end, below=held.end),),
+            losses=(Lost(epoch=self.epoch, first=end, count=max(0, held.end - end)),),
         )
         ask = asks.Admit(stream=S, life=two, log=log, bridge=bridge)
         answer, _ = self.store.admit(ask)

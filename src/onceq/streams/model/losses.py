@@ -9,13 +9,14 @@ them is told, and no number is given twice. Source: streams.md 3 and 5; spec G11
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 LOST_MAX: Final = 1_000_000_000
 """So many numbers can be lost at once: more is a slip of the pen."""
 _TEXT: Final = re.compile(r"(\d{1,19})-(\d{1,19})((?:\s+\S+)+)\s*")
@@ -25,13 +26,18 @@ LOSS_EXAMPLE: Final = "500-812 127.0.0.1:7402 127.0.0.1:7403"
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
     """That an epoch was begun without a part of what was stable, since a person accepted it.
 
-    first: where the log that was left ended; below: where messages go on. What lies between is
-    void, and so is, of every store that was not in this epoch, what it has behind `first`.
+    first: where the log that was left ended. count: so many numbers from there on are void, and so
+    is, of every store that was not in this epoch, what it has behind `first`.
     """
 
-    epoch: int
-    first: int
-    below: int
+    epoch: Natural
+    first: Natural
+    count: Annotated[int, msgspec.Meta(ge=0, le=LOST_MAX)]
+
+    @property
+    def below(self) -> int:
+        """Where messages go on."""
+        return self.first + self.count
 
 
 Losses = tuple[Lost, ...]
@@ -43,8 +49,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     end: where the log ends that is left; below: where messages go on. stores: that are given up.
     """
 
-    end: int
-    below: int
+    end: Natural
+    below: Natural
     stores: frozenset[str]
 
     def covers(self, rest: Acceptance | None) -> bool:

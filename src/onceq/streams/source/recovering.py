@@ -302,7 +302,7 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
     stage, lists, old, lost = Stage.SETTLED, log.lists, log.lists[0], log.losses
     if log.accepted is not None:  # by a person, whose list counts at once
         lists = (ask.own,)
-        lost = (*lost, Lost(epoch=ask.epoch, first=log.end, below=log.accepted.below))
+        lost = (*lost, Lost(epoch=ask.epoch, first=log.end, count=log.accepted.below - log.end))
     if log.admitted == 0:
         stage = Stage.CREATING
     elif log.accepted is not None:
