@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime
+from typing import Final, TypeAlias
 
 from onceq import QueueManager
 from onceq.errors import FileMismatch, MissingExtra
 from onceq.model.element import Attempt, ElementState, OldRequest, RequestState, Search
 from onceq.model.names import LIMIT_MAX
 
+End: TypeAlias = tuple[uuid.UUID, datetime | None]
 UNASKED: Final = (MissingExtra, FileMismatch)
 
 
@@ -44,13 +46,22 @@ def _look_up(
     qm: QueueManager, rid: str, client: str | None, limit: int, *, archive: bool
 ) -> list[Shown]:
     states = qm.lookup(rid, registrant=client, limit=limit, archive=archive)
+    search = Search(rid=rid, registrant=client, limit=limit)
     eid = as_eid(rid)
     if eid is not None and not states:
         states = qm.lookup(eid=eid, registrant=client, limit=limit, archive=archive)
-    return [
-        Shown(one, _ending(qm, one, archive=archive), qm.attempts(one.eid, archive=archive))
-        for one in states
-    ]
+        search = Search(rid=states[0].rid, registrant=states[0].registrant) if states else search
+        search["limit"] = LIMIT_MAX
+    ends: dict[End, OldRequest] = {}
+    if any(one.state is ElementState.FINISHED for one in states):
+        ends = {(one.eid, one.finished_at): one for one in qm.find(**search, archive=archive)}
+    aborts = {one: qm.attempts(one, archive=archive) for one in {one.eid for one in states}}
+    return [Shown(one, ends.get((one.eid, _end(one))), aborts[one.eid]) for one in states]
+
+
+def _end(state: RequestState) -> datetime | None:
+    """Returns when a place was left for good; None: something is there."""
+    return state.finished_at if state.state is ElementState.FINISHED else None
 
 
 def find_all(qm: QueueManager, search: Search, limit: int) -> tuple[list[OldRequest], str | None]:
@@ -71,12 +82,3 @@ def as_eid(text: str) -> uuid.UUID | None:
         return uuid.UUID(text)
     except ValueError:
         return None
-
-
-def _ending(qm: QueueManager, state: RequestState, *, archive: bool) -> OldRequest | None:
-    """Returns how a request has ended, if it has."""
-    if state.state is not ElementState.FINISHED:
-        return None
-    ends = qm.find(rid=state.rid, registrant=state.registrant, limit=LIMIT_MAX, archive=archive)
-    ended = (state.eid, state.finished_at)
-    return next((one for one in ends if (one.eid, one.finished_at) == ended), None)
