@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.streams.model import states
-from onceq.streams.model.choice import (
-    Bridge,
-    Firsts,
-    Log,
-    Promised,
-    Stage,
-    epoch_at,
-    governing,
-    kept_below,
-    merged,
-)
+from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
+from onceq.streams.model.log import epoch_at, kept_below, merged
 from onceq.streams.model.losses import still_stable
 from onceq.streams.model.states import Deed, Memory, Standing
 

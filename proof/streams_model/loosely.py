@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.streams.model.choice import Insufficient, Log, Promised, holders, merged, newest
+from onceq.streams.model.choice import Insufficient, Log, Promised, holders, newest
+from onceq.streams.model.log import merged
 from onceq.streams.model.quorum import are_stable
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.streams.model import low
-from onceq.streams.model.choice import in_vain, newest, replaces, rolled_back
+from onceq.streams.model.choice import newest, replaces
+from onceq.streams.model.log import in_vain, rolled_back
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 from proof.streams_model.disks import RUINED, Disk, Told
 

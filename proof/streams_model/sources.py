@@ -18,21 +18,18 @@ from onceq.streams.model.choice import (
     Log,
     Promised,
     Stage,
-    chained,
     choose,
-    fillings,
-    holders,
-    is_addable,
     may_fill,
-    merged,
     outdated,
     seen,
 )
-from onceq.streams.model.losses import Lost, void_below
+from onceq.streams.model.log import merged
+from onceq.streams.model.losses import void_below
 from onceq.streams.model.quorum import are_stable
 from onceq.streams.model.states import Deed
 from proof.streams_model import loosely
 from proof.streams_model.disks import VOID, Admit, Frame, Told
+from proof.streams_model.records import record
 
 if TYPE_CHECKING:
     from onceq.streams.model.quorum import StoreList
@@ -174,7 +171,7 @@ class Sender:
             answers = {store: self._looked.get(store, one) for store, one in promised.items()}
         found = choose(self.own, answers)
         if isinstance(found, Insufficient) and found.rest and self.accepts and not self.epoch:
-            accepted = self.world.accepted(found.rest, found.silent)
+            accepted = self.world.disasters.accepted(found.rest, found.silent)
             found = choose(self.own, answers, accepted)
         log = loosely.chosen(rules, self.own, answers, found)
         if isinstance(log, Insufficient):
@@ -186,7 +183,7 @@ class Sender:
     def _admit(self, epoch: int, log: Log, promised: dict[str, Promised]) -> Steps:
         """Admit stores until a stable set of every list holds it; return whether one does."""
         self.log, self.overtaken = log, set()
-        self.bridge = self._record(epoch, log, promised)
+        self.bridge = record(self, epoch, log, promised)
         self.ends, self.stages = {}, {}
         self.recovered = []
         stores = sorted({store for one in self.bridge.lists for store in one.stores})
@@ -202,32 +199,6 @@ class Sender:
                 if not self.world.rules.creation_settled:
                     return True
         return False
-
-    def _record(self, epoch: int, log: Log, promised: dict[str, Promised]) -> Bridge:
-        """Return the bridge record of an epoch; the change that is wanted begins with it."""
-        stage, lists, losses = Stage.SETTLED, log.lists, log.losses
-        if not self.world.rules.losses_are_kept:
-            losses = ()
-        if log.accepted is not None:
-            lists = (self.own,)
-            losses = (*losses, Lost(epoch=epoch, first=log.end, count=log.accepted.below - log.end))
-        if log.admitted == 0:
-            stage = Stage.CREATING
-        elif log.accepted is not None:
-            pass
-        elif len(lists) == 2:
-            stage = Stage.SETTLING
-        elif self.wanted is not None and is_addable(self.wanted, lists[0], promised):
-            stage, lists = Stage.JOINT, (lists[0], self.wanted)
-        unsure = {store for one in lists for store in one.stores} - holders(promised).keys()
-        return Bridge(
-            epoch=epoch,
-            stage=stage,
-            lists=lists,
-            firsts=chained(log.firsts, epoch, log.end),
-            fillings=fillings(self.known, epoch, unsure if log.admitted else ()),
-            losses=losses,
-        )
 
     def _must_wait(self, store: str) -> bool:
         """Whether a store that may have forgotten cannot be asked to be admitted yet."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import structs
-
-from onceq.streams.model.choice import Stage, acknowledged_below, epoch_at
-from onceq.streams.model.losses import Acceptance, Losses, void_below
+from onceq.streams.model.choice import Stage
+from onceq.streams.model.log import acknowledged_below, epoch_at
+from onceq.streams.model.losses import Losses, void_below
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import Intergroup, Intragroup, are_recovered, listed
+from proof.streams_model.disasters import Disasters
 from proof.streams_model.disks import VOID, Disk
 from proof.streams_model.promises import Followed, Promises
 from proof.streams_model.receivers import Reader
@@ -49,7 +49,7 @@ class World:
     def __init__(self, seed: int, rules: Rules | None = None) -> None:
         self.rules = Rules() if rules is None else rules
         self.chance = random.Random(seed)
-        self.fate = random.Random(~seed)  # of its own: other schedules stay as they are
+        self.disasters = Disasters(self, seed)
         self.promises = Promises()
         self.trace: list[str] | None = None
         self.did: Counter[str] = Counter()
@@ -58,11 +58,11 @@ class World:
         self.lists = self.chance.choices(LISTS, WEIGHTS)[0]
         self.at = 0
         self._lives: list[tuple[Sender, Generator[None, None, bool]]] = []
-        self._readers: dict[str, tuple[Reader, Generator[None, None, None]] | None] = {
+        self.readings: dict[str, tuple[Reader, Generator[None, None, None]] | None] = {
             "stable": None,
             "live": None,
         }
-        self.promises.receivers = {name: Followed() for name in self._readers}
+        self.promises.receivers = {name: Followed() for name in self.readings}
         self.promises.used = set(self.lists)
         self._count = self._contents = 0
         self._asleep: set[str] = set()
@@ -99,7 +99,10 @@ class World:
         self.from_source = 0.2 + draw() * 0.7
         self._rounds = self.chance.choice((2, 20, 80))
         self.rule = self.chance.choice(list(Consensus))
-        self.disasters = self.fate.random() * 0.02 * (self.fate.random() < 0.3)
+
+    def stop_sources(self) -> None:
+        """End all lives of sources."""
+        self._lives = []
 
     # what lives use
 
@@ -149,15 +152,6 @@ class World:
         self.promises.complete(sender.epoch, sender.needed, None if overtaken else log)
         self.promises.report(log)
 
-    def accepted(self, rest: Acceptance, silent: frozenset[str]) -> Acceptance:
-        """Return what a person accepts, who knows all receivers, and wipes what does not answer."""
-        for store in sorted(silent):
-            self.disks[store].wipe()
-            self.promises.lost.add(store)
-        nexts = [reading[0].next for reading in self._readers.values() if reading is not None]
-        below = max(rest.below, rest.end, len(self.promises.stable), *nexts, 0)
-        return structs.replace(rest, below=below + self.fate.randrange(3))
-
     # what befalls them
 
     def _step(self) -> None:
@@ -167,10 +161,9 @@ class World:
         if chance() < self.dies and self._lives:
             self._lives.pop(self.chance.randrange(len(self._lives)))
         self._strike()
-        if self.fate.random() < self.disasters:
-            self._lose_too_much()
+        self.disasters.strike()
         if chance() < self.rereads:
-            self._end_reader(self.chance.choice(sorted(self._readers)))
+            self._end_reader(self.chance.choice(sorted(self.readings)))
         self._move_list()
         if chance() < self.reads:
             self._go_on_reading()
@@ -215,27 +208,6 @@ class World:
         elif disk.damaged and chance() < 0.1:
             self._scrub(disk)
 
-    def _lose_too_much(self) -> None:
-        """Let more disks of the list in use be wiped than it allows, and stop all sources."""
-        own = self.lists[self.at]
-        held = [disk for name, disk in self.disks.items() if name in own.stores and disk.admitted]
-        is_settled = all(
-            one.bridge is not None and one.bridge.lists == (own,) for one in held
-        ) and self.promises.lists == (own,)
-        if not is_settled or self.promises.lost or len(held) < 2:
-            return
-        self.fate.shuffle(held)
-        for disk in held[: self.fate.randrange(1, len(held))]:
-            disk.wipe()
-            self.promises.lost.add(disk.name)
-        self._lives = []
-        self.did["disks wiped beyond what a list allows"] += self._is_struck
-
-    @property
-    def _is_struck(self) -> bool:
-        """Whether more is lost, and not filled again, than a list allows."""
-        return not self.promises.may_lose("")
-
     def _scrub(self, disk: Disk) -> None:
         """Repair what is damaged from any store that has the same identity."""
         bridge = disk.bridge
@@ -276,7 +248,7 @@ class World:
     def _move_list(self) -> None:
         """Let the operator go on to a neighbour of the list in use, if that is settled."""
         is_in_use = self.promises.lists == (self.lists[self.at],)
-        if is_in_use and not self._is_struck and self.chance.random() < self.changes:
+        if is_in_use and not self.disasters.is_struck and self.chance.random() < self.changes:
             at = self.at + self.chance.choice((-1, 1))
             self.at = max(0, min(len(self.lists) - 1, at))
             for sender in self.senders():
@@ -286,7 +258,7 @@ class World:
     def _start(self) -> None:
         self._count += 1
         own = self.lists[self.at]
-        accepts = self._is_struck and self.fate.random() < 0.7
+        accepts = self.disasters.is_accepted()
         sender = Sender(world=self, life=self._count, own=own, wanted=own, accepts=accepts)
         self._lives.append((sender, sender.run()))
 
@@ -304,10 +276,10 @@ class World:
             self._lives.remove(one)
 
     def _go_on_reading(self) -> None:
-        name = self.chance.choice(sorted(self._readers))
+        name = self.chance.choice(sorted(self.readings))
         if self._is_asleep(name):
             return
-        reading = self._readers[name]
+        reading = self.readings[name]
         if reading is None:
             reader = Reader(
                 world=self,
@@ -316,7 +288,7 @@ class World:
                 from_newest=self.chance.random() < 0.5,
                 rule=self.rule,
             )
-            reading = self._readers[name] = (reader, reader.run())
+            reading = self.readings[name] = (reader, reader.run())
         ended: Any = self
         if next(reading[1], ended) is ended:
             self._end_reader(name)
@@ -330,10 +302,10 @@ class World:
         return name in self._asleep
 
     def _end_reader(self, name: str) -> None:
-        reading = self._readers[name]
+        reading = self.readings[name]
         if reading is not None:
             self.promises.advance(name, reading[0].seen)
-        self._readers[name] = None
+        self.readings[name] = None
 
     # the schedule
 
@@ -388,11 +360,11 @@ class World:
             sender.stable == sender.next
             and all(sender.ends.get(one) == sender.next for one in sender.own.stores)
             and not self.promises.lost & sender.own.stores
-            and all(self._has_all(name, sender.next) for name in self._readers)
+            and all(self._has_all(name, sender.next) for name in self.readings)
         )
 
     def _has_all(self, name: str, end: int) -> bool:
-        reading = self._readers[name]
+        reading = self.readings[name]
         return reading is not None and reading[0].next == end and reading[0].told is not None
 
     def _unfinished(self) -> str:
@@ -403,14 +375,14 @@ class World:
         ]
         readers = {
             name: reading and (reading[0].next, reading[0].told and reading[0].told.epoch)
-            for name, reading in self._readers.items()
+            for name, reading in self.readings.items()
         }
         lost = sorted(self.promises.lost)
         return f"in {QUIET_STEPS} steps without faults: {sources}, lost {lost}, receivers {readers}"
 
     def _check_end(self) -> None:
         self.promises.check_stores(self.disks.values())
-        for name, reading in self._readers.items():
+        for name, reading in self.readings.items():
             followed = self.promises.receivers[name]
             if reading is None or followed.owed is None:
                 continue

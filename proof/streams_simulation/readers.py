@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, encoding, events
-from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
+from onceq.streams.model.log import epoch_at
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge
 from onceq.streams.receiver.catching_up import Patience, follow

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
 from onceq.streams.model import asks, events
-from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
+from onceq.streams.model.log import epoch_at
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.window import Flight
 from onceq.streams.source import acts

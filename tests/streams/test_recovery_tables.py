@@ -15,21 +15,23 @@ from onceq.streams.model.choice import (
     Log,
     Promised,
     Stage,
+    choose,
+    fillings,
+    holders,
+    may_fill,
+    outdated,
+    replaces,
+    seen,
+)
+from onceq.streams.model.log import (
     acknowledged_below,
     agreed_below,
     chained,
-    choose,
     epoch_at,
-    fillings,
-    holders,
     in_vain,
     kept_below,
-    may_fill,
     merged,
-    outdated,
-    replaces,
     rolled_back,
-    seen,
 )
 from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.quorum import listed

@@ -34,7 +34,7 @@ from onceq.spark.follow.options import StreamOptions
 from onceq.spark.follow.stores import ASK_S, REST_S, Slice, Stores
 from onceq.spark.start.hung_up import say_no_hanging_up
 from onceq.streams.bridge.moving import hexed, refuse_replaced
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.log import epoch_at
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge_all
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.placing import Position, Registration, register

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onceq.streams.model import asks, encoding, events
-from onceq.streams.model.choice import Bridge, Log, Stage, chained
+from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, decode
+from onceq.streams.model.log import chained
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.model.window import Flight
 from onceq.streams.source import acts

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from onceq.streams.errors import FlightFull
 from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
-from onceq.streams.model.frames import COUNT_MAX, FrameKind
-from onceq.streams.model.losses import Lost
+from onceq.streams.model.frames import FrameKind
 from onceq.streams.model.quorum import Intragroup, listed
 from onceq.streams.model.window import FlightBehavior
 from onceq.streams.source import acts
-from onceq.streams.source.epochs import Begun, WhyEnded
+from onceq.streams.source.epochs import WhyEnded
 from onceq.streams.source.objects import Objects
 from tests.streams.source.senders import ABC, S, Source, begun
 
@@ -331,72 +329,3 @@ def test_a_change_of_lists_is_told_stage_by_stage() -> None:
     told = [(one.stage, one.stores) for one in source.of(events.ListChanged)]
     both = ("a b c", "b c d")
     assert told == [("joint", both), ("settling", both), ("settled", both[1:])]
-
-
-# what is lost, and a person accepted that
-
-LOST = (Lost(epoch=2, first=3, count=6),)
-
-
-def went_on(epoch: int = 2, end: int = 3, **given: Any) -> Begun:
-    one = begun(epoch, end=end, **given)
-    return replace(one, bridge=replace(one.bridge, losses=LOST))
-
-
-def test_what_is_lost_is_sent_as_void_and_told_once() -> None:
-    source = Source()
-    source.begin(went_on())
-    assert source.core.next == 9
-    (frame,) = source.sent.pop("a")
-    assert (frame.kind, frame.number, frame.end, frame.body) == (FrameKind.VOID, 3, 9, b"")
-    assert rows_of(source.of(events.LossAccepted)) == [(3, 8)]
-    assert source.send(b"9") == [9]
-    source.have("abc", 9)
-    assert source.of(events.Stable) == [], "nobody sent them"
-    assert source.core.stable == 9
-    source.have("abc", 10)
-    assert rows_of(source.of(events.Stable)) == [(9, 9)]
-    assert rows_of(source.of(events.Reclaimed)) == [(9, 9)]
-
-
-def rows_of(told: list[Any]) -> list[tuple[int, int]]:
-    return [(one.first, one.last) for one in told]
-
-
-def test_a_later_life_sends_what_the_former_did_not_void() -> None:
-    source = Source()
-    source.begin(went_on(4, end=5))
-    assert source.core.next == 9
-    assert source.ranges("b") == [(5, 9)]
-    assert rows_of(source.of(events.LossAccepted)) == [(3, 8)], "that one may not have told it"
-    later = Source()
-    later.begin(went_on(4, end=12))
-    assert later.core.next == 12
-    assert later.of(events.LossAccepted) == []
-
-
-def test_what_is_lost_is_not_given_up_and_takes_no_room() -> None:
-    lifetime = {"message_stability_lifetime_ms": 1_000}
-    source = Source(flight=1, policy=lifetime)
-    source.begin(went_on())
-    assert source.core.retention.bytes == 0
-    assert source.send(b"9") == [9]
-    with pytest.raises(FlightFull):
-        source.core.send(b"10")
-    source.pass_s(0.1)
-    source.pass_s(5.0)
-    assert rows_of(source.of(events.NotStable)) == [(9, 9)]
-    assert source.core.keeping.giving_up.asked == {9}
-
-
-def test_many_numbers_that_are_lost_are_few_frames() -> None:
-    source = Source()
-    one = begun(2, end=3)
-    lost = (Lost(epoch=2, first=3, count=199_997),)
-    source.begin(replace(one, bridge=replace(one.bridge, losses=lost)))
-    ranges = source.ranges("a")
-    assert ranges[0] == (3, 3 + COUNT_MAX)
-    assert ranges[-1][1] == 200_000
-    assert len(ranges) == 4
-    source.begin(went_on(3, end=3 + COUNT_MAX, firsts=((0, 0), (2, 3))))
-    assert source.ranges("a") == ranges[1:], "the same frames in the next epoch"

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Stage
-from onceq.streams.model.losses import Lost, acceptance
+from onceq.streams.model.losses import acceptance
 from onceq.streams.model.quorum import listed
-from onceq.streams.source.epochs import Begun, Short, SourceLife, Succeeded, WhyEnded
+from onceq.streams.source.epochs import Begun, Short, Succeeded, WhyEnded
 from onceq.streams.source.program import Over, SendOn, live
 from onceq.streams.source.recovering import Past, Tried, recover
 from onceq.streams.store import catalogue
@@ -165,9 +165,8 @@ def test_with_two_stores_down_a_source_waits(town: Town) -> None:
 def test_a_store_that_forgot_says_nothing_about_the_past(town: Town) -> None:
     town.wipe("c")
     town.down = {"b"}
-    rest = acceptance("0-2 b c")
-    found = town.recover(life(2))
-    assert found == Short(forgot=frozenset("c"), silent=frozenset("b"), rest=rest)
+    short = Short(forgot=frozenset("c"), silent=frozenset("b"), rest=acceptance("0-2 b c"))
+    assert town.recover(life(2)) == short
     town.down = set()
     begun = town.begun(life(3))
     assert begun.bridge.fillings == (("c", begun.epoch),)
@@ -399,68 +398,3 @@ def test_positions_of_receivers_go_with_the_log(town: Town) -> None:
     assert isinstance(town.answer("b", ask), asks.Registered)
     assert town.begun(life(2)).log.positions == {"session 5": 1}
     assert town.stores["a"].catalogue.of(S).positions == {"session 5": 1}
-
-
-def accepts(text: str, **fields: Any) -> SourceLife:
-    return replace(life(2), accepts=acceptance(text), born_s=100, **fields)
-
-
-def test_what_more_stores_lost_than_may_be_is_gone_on_without_if_that_is_accepted(
-    town: Town,
-) -> None:
-    town.wipe("b")
-    town.wipe("c")
-    short = town.recover(accepts("1-9 b c"))
-    assert isinstance(short, Short), "it is of another loss"
-    assert short.rest is not None
-    assert short.rest.text() == "0-2 b c"
-    begun = town.begun(accepts("0-9 b c"))
-    assert begun.log.end == 0
-    assert begun.epoch >= 100, "nobody may know the last epoch"
-    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
-    assert set(begun.noted) == {"a", "b", "c"}
-    assert town.log("b") == town.log("a")
-    again = town.begun(life(3))
-    assert again.bridge.losses == begun.bridge.losses, "each later life goes on behind it"
-
-
-def test_a_store_that_comes_back_with_what_was_accepted_as_lost_cuts_it(town: Town) -> None:
-    """It knows that it was stable: had nobody accepted that loss, it would refuse for ever."""
-    town.send(3, "bc", epoch=1)
-    town.send(4, "bc", epoch=1, stable=4)
-    town.down = {"b", "c"}
-    assert isinstance(town.recover(accepts("0-9 b c")), Tried), "a alone is no stable set"
-    town.down = {"b"}
-    begun = town.begun(replace(accepts("0-9 b c"), life=3))
-    for number in range(9):
-        town.send(number, "ac", epoch=begun.epoch, life=3, stable=number)
-    town.down = set()
-    later = town.begun(life(4))
-    assert later.log.end == 9
-    assert town.log("b") == town.log("a")
-
-
-def test_a_life_that_has_sent_accepts_nothing(town: Town) -> None:
-    first = town.begun(life(2))
-    town.wipe("b")
-    town.wipe("c")
-    own = accepts("0-9 b c")
-    assert town.recover(own, past(first)) == Short(forgot=frozenset("bc")), "it may have more"
-
-
-def test_the_list_of_the_source_counts_at_once_if_stores_are_gone_for_ever(town: Town) -> None:
-    for name in "de":
-        town.stores[name] = Town(name).stores[name]
-    town.down = {"b", "c"}
-    begun = town.begun(replace(accepts("0-2 b c"), own=listed("a d e")))
-    assert (begun.bridge.stage, begun.bridge.lists) == (Stage.SETTLED, (listed("a d e"),))
-    assert set(begun.noted) == set("ade")
-    assert town.log("d") == town.log("a")
-    assert town.begun(life(3)).bridge.lists == (listed("a d e"),)
-
-
-def test_a_stream_of_which_nothing_is_left_begins_anew_behind_what_was_given() -> None:
-    town = Town()
-    begun = town.begun(accepts("0-9 a b c"))
-    assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
-    assert begun.bridge.stage is Stage.SETTLED

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Bridge, Log, Stage, chained
+from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, body_of
+from onceq.streams.model.log import chained
 from onceq.streams.model.losses import Lost
 from onceq.streams.model.quorum import listed
 from onceq.streams.store import records

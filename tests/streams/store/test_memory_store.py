@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Bridge, Log, Stage, chained
+from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode
+from onceq.streams.model.log import chained
 from onceq.streams.model.losses import Lost
 from onceq.streams.model.quorum import listed
 from onceq.streams.store import records

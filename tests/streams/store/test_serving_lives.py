@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Bridge, Log, Stage, chained
+from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import decode
+from onceq.streams.model.log import chained
 from onceq.streams.store import acts, records
 from onceq.streams.store.catalogue import Step
 from onceq.streams.store.directory import initialize

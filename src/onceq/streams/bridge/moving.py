@@ -15,7 +15,7 @@ from onceq import errors
 from onceq.model import ops
 from onceq.model.stream_ops import StreamHold, StreamMove, StreamPosition
 from onceq.streams.errors import StreamReplaced
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.log import epoch_at
 from onceq.streams.receiver.ops import Message
 from onceq.streams.receiver.placing import Position
 

@@ -14,11 +14,12 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from onceq.errors import InvalidValue
-from onceq.model.names import shown
 
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 LOST_MAX: Final = 1_000_000_000
 """So many numbers can be lost at once: more is a slip of the pen."""
+SHOWN_MAX: Final = 200
+"""So much of a text is shown that cannot be read."""
 _TEXT: Final = re.compile(r"(\d{1,19})-(\d{1,19})((?:\s+\S+)+)\s*")
 LOSS_EXAMPLE: Final = "500-812 127.0.0.1:7402 127.0.0.1:7403"
 
@@ -74,14 +75,15 @@ def acceptance(text: str) -> Acceptance | None:
     match = _TEXT.fullmatch(text)
     if match is None:
         raise InvalidValue(
-            f"accept_loss is {shown(text)}: give what StoresForgot told: where the log ends, where"
-            f" messages go on, and the stores that are given up, such as {LOSS_EXAMPLE!r}"
+            f"accept_loss is {text[:SHOWN_MAX]!r}: give what StoresForgot told: where the log"
+            " ends, where messages go on, and the stores that are given up, such as"
+            f" {LOSS_EXAMPLE!r}"
         )
     end, below, stores = int(match[1]), int(match[2]), frozenset(match[3].split())
     if not end <= below <= end + LOST_MAX:
         raise InvalidValue(
-            f"accept_loss is {shown(text)}: messages go on at {below}, and the log ends at {end}:"
-            f" give a number from there to {LOST_MAX:,} behind it"
+            f"accept_loss is {text[:SHOWN_MAX]!r}: messages go on at {below}, and the log ends at"
+            f" {end}: give a number from there to {LOST_MAX:,} behind it"
         )
     return Acceptance(end=end, below=below, stores=stores)
 

@@ -15,9 +15,10 @@ import msgspec
 
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks, encoding, frames
-from onceq.streams.model.choice import Firsts, epoch_at, in_vain, replaces
+from onceq.streams.model.choice import Firsts, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind
+from onceq.streams.model.log import epoch_at, in_vain
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 from onceq.streams.receiver.assembling import Assembling
 from onceq.streams.receiver.ops import Message, Shown

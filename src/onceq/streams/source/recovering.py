@@ -24,15 +24,14 @@ from onceq.streams.model.choice import (
     Log,
     Promised,
     Stage,
-    chained,
     choose,
     fillings,
     holders,
     is_addable,
-    merged,
     outdated,
     seen,
 )
+from onceq.streams.model.log import chained, merged
 from onceq.streams.model.losses import Lost
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, stores_of

@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onceq.streams.model import asks, choice, frames, states, tombstones
-from onceq.streams.model.choice import Promised, Stage, kept_below
-from onceq.streams.model.losses import still_stable
+from onceq.streams.model.choice import Promised
+from onceq.streams.model.log import kept_below
 from onceq.streams.model.states import Deed, Memory, Standing
 from onceq.streams.store import limits, records
 from onceq.streams.store.records import Held, Record, Snapshot
@@ -134,7 +134,7 @@ class Catalogue:
     def _is_taken(self, ask: asks.Fence) -> bool:
         """Whether the RegID that a source gives is that of another, whose stream was settled."""
         having = self._with_regid(ask.regid)
-        return any(one.stream != ask.stream and _admitted(one) for one in having)
+        return any(one.stream != ask.stream and one.admitted for one in having)
 
     def _with_regid(self, regid: int) -> list[Held]:
         """Return the streams whose source has this RegID; more than one while none is settled."""
@@ -167,7 +167,7 @@ class Catalogue:
 
     def _admitted(self, ask: asks.Admit, held: Held, copied: range | None) -> Decided:
         end = ask.log.end
-        if (stable := stable_in(held, ask.bridge)) > end:
+        if (stable := held.stable_in(ask.bridge)) > end:
             return Step(answer=asks.Lacking(begin=end, end=stable))
         kept = kept_below(self.found(ask.stream), ask.log, ask.bridge.losses)
         if kept < end:
@@ -386,20 +386,10 @@ def _standing(held: Held, epoch: int, life: int) -> Standing:
 
 
 def _memory(held: Held) -> Memory:
-    return states.memory(held.promised, _admitted(held))
-
-
-def _admitted(held: Held) -> int:
-    bridge = held.bridge
-    return 0 if bridge is None or bridge.stage is Stage.CREATING else bridge.epoch
-
-
-def stable_in(held: Held, bridge: choice.Bridge) -> int:
-    """Return below which number what a store knows as stable still is, in the epoch of a record."""
-    return still_stable(held.stable, _admitted(held), bridge.losses)
+    return states.memory(held.promised, held.admitted)
 
 
 def serving(held: Held) -> int:
     """Return the epoch in which receivers are heeded; 0 between a promise and an admission."""
-    admitted = _admitted(held)
+    admitted = held.admitted
     return admitted if admitted == held.promised else 0

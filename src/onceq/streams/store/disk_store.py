@@ -20,7 +20,7 @@ import msgspec
 
 from onceq.streams.errors import StoreRefused
 from onceq.streams.model import frames
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.log import epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.directory import Chance, identified, locked
 from onceq.streams.store.log.committer import mark

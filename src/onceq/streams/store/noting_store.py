@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import Promised
 from onceq.streams.store import limits, records
-from onceq.streams.store.catalogue import Catalogue, Decided, Step, Taken, stable_in
+from onceq.streams.store.catalogue import Catalogue, Decided, Step, Taken
 from onceq.streams.store.directory import Chance, identified
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.records import Held
@@ -40,7 +40,7 @@ class Noting(Catalogue):
         """See Catalogue. It needs no copies: all messages count as given up."""
         del copied
         end = ask.log.end
-        if (stable := stable_in(held, ask.bridge)) > end:
+        if (stable := held.stable_in(ask.bridge)) > end:
             return Step(answer=asks.Lacking(begin=end, end=stable))
         return self._noted(ask, kept=end, begin=end, end=end)
 

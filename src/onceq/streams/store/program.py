@@ -13,7 +13,7 @@ import msgspec
 
 from onceq.model.ops.base import Op, Program
 from onceq.streams.model import asks, frames
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.log import epoch_at
 from onceq.streams.model.ops import AskStore, FetchRange
 from onceq.streams.model.quorum import are_recovered
 from onceq.streams.store.catalogue import Needs

@@ -9,7 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from onceq.streams.model import asks
-from onceq.streams.model.choice import Bridge, merged
+from onceq.streams.model.choice import Bridge, Stage
+from onceq.streams.model.log import merged
+from onceq.streams.model.losses import still_stable
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tombstones import Positions, joined
 from onceq.streams.store.log.entries import EntryKind
@@ -144,6 +146,16 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     positions: Mapping[str, int] = {}
     receivers: tuple[Receiver, ...] = ()
     marks: Mapping[str, int] = {}
+
+    @property
+    def admitted(self) -> int:
+        """The epoch of its admission; 0 if it was never admitted to what was sent."""
+        bridge = self.bridge
+        return 0 if bridge is None or bridge.stage is Stage.CREATING else bridge.epoch
+
+    def stable_in(self, bridge: Bridge) -> int:
+        """Return below which number what it knows as stable still is, in the epoch of a record."""
+        return still_stable(self.stable, self.admitted, bridge.losses)
 
     @property
     def known(self) -> Positions:

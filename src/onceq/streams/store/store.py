@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from onceq.streams.errors import StoreFull
 from onceq.streams.model import asks, frames
-from onceq.streams.model.choice import Firsts, agreed_below, epoch_at
+from onceq.streams.model.choice import Firsts
+from onceq.streams.model.log import agreed_below, epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
 from onceq.streams.store.lifetimes import Lifetimes, Who

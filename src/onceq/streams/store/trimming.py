@@ -11,7 +11,7 @@ from typing import Final
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks
-from onceq.streams.model.choice import acknowledged_below
+from onceq.streams.model.log import acknowledged_below
 from onceq.streams.model.ops import AskStores
 from onceq.streams.model.quorum import are_recovered
 from onceq.streams.model.tombstones import Positions, agreed
