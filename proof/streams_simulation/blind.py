@@ -44,7 +44,7 @@ class Blind:
 
 BLIND: Final = (
     Blind(promise=I2, variant="noting-counts-not", seed=9),
-    Blind(promise=I3, variant="one-life", seed=1827),
+    Blind(promise=I3, variant="one-life", seed=2072),
     Blind(promise=I5, variant="epoch-of-a-frame", seed=2),
     Blind(promise=I7, variant="admitted-late", seed=0),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from onceq.streams.model import asks, choice, states
+from onceq.streams.model import asks, choice, log, states
 from onceq.streams.model.choice import Insufficient, Log, Promised, choose
 from onceq.streams.model.losses import Acceptance
 from onceq.streams.model.quorum import StoreList
@@ -126,7 +126,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a source is fenced for ever by one store that promised more",
     ),
     "change-that-can-begin": Variant(
-        of=recovering, name="is_addable", by=mistakes.addable_by_those_added, within=0,
+        of=log, name="is_addable", by=mistakes.addable_by_those_added, within=0,
         text="a change of lists begins though too few stores of the new one are there",
     ),
     "change-until-settled": Variant(

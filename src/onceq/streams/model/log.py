@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onceq.streams.model.choice import Firsts, Log, Promised
-from onceq.streams.model.losses import Losses, still_stable
+from onceq.streams.model.choice import (
+    Bridge,
+    Firsts,
+    Log,
+    Promised,
+    Stage,
+    fillings,
+    holders,
+    is_addable,
+)
+from onceq.streams.model.losses import Losses, Lost, still_stable
+from onceq.streams.model.quorum import StoreList
 
 
 def chained(firsts: Firsts, epoch: int, end: int) -> Firsts:
@@ -19,6 +29,52 @@ def chained(firsts: Firsts, epoch: int, end: int) -> Firsts:
     """
     sent = tuple(one for one in firsts[1:] if one[1] < end)
     return (*firsts[:1], *sent, (epoch, end))
+
+
+def recorded(
+    log: Log,
+    *,
+    epoch: int,
+    own: StoreList,
+    wanted: StoreList | None,
+    promised: Mapping[str, Promised],
+    known: Mapping[str, int],
+) -> Bridge:
+    """Return the bridge record of an epoch that is to begin with a log.
+
+    own: the list of the life; wanted: to change to, or None: that begins with it if enough stores
+    of the new list have promised. known: fillings that stores told.
+    """
+    stage, lists = _stage(log, own, wanted, promised)
+    unsure = {store for one in lists for store in one.stores} - holders(promised).keys()
+    losses = log.losses
+    if log.accepted is not None:
+        lost = Lost(epoch=epoch, first=log.end, count=log.accepted.below - log.end)
+        losses = (*losses, lost)
+    return Bridge(
+        epoch=epoch,
+        stage=stage,
+        lists=lists,
+        firsts=chained(log.firsts, epoch, log.end),
+        fillings=fillings(known, epoch, unsure if log.admitted else ()),
+        losses=losses,
+        keeps=log.keeps,
+    )
+
+
+def _stage(
+    log: Log, own: StoreList, wanted: StoreList | None, promised: Mapping[str, Promised]
+) -> tuple[Stage, tuple[StoreList, ...]]:
+    if log.admitted == 0:
+        return Stage.CREATING, log.lists
+    if log.accepted is not None:  # of the old list there may never be a stable set again
+        return Stage.SETTLED, (own,)
+    old = log.lists[0]
+    if old != log.lists[-1]:
+        return Stage.SETTLING, log.lists
+    if wanted is not None and is_addable(wanted, old, promised, keeps=log.keeps):
+        return Stage.JOINT, (old, wanted)
+    return Stage.SETTLED, log.lists
 
 
 def epoch_at(firsts: Firsts, number: int) -> int:

@@ -19,20 +19,16 @@ from msgspec.structs import replace
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks
 from onceq.streams.model.choice import (
-    Bridge,
     Insufficient,
     Log,
     Promised,
     Stage,
     choose,
-    fillings,
     holders,
-    is_addable,
     outdated,
     seen,
 )
-from onceq.streams.model.log import chained, merged
-from onceq.streams.model.losses import Lost
+from onceq.streams.model.log import merged, recorded
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, stores_of
 from onceq.streams.model.states import LOOKS_MAX
@@ -298,29 +294,10 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
     That is, if enough stores of the new list have promised.
     """
     promised = fenced.promised
-    stage, lists, old, lost = Stage.SETTLED, log.lists, log.lists[0], log.losses
-    if log.accepted is not None:  # by a person, whose list counts at once
-        lists = (ask.own,)
-        lost = (*lost, Lost(epoch=ask.epoch, first=log.end, count=log.accepted.below - log.end))
-    if log.admitted == 0:
-        stage = Stage.CREATING
-    elif log.accepted is not None:
-        pass
-    elif old != log.lists[-1]:
-        stage = Stage.SETTLING
-    elif wanted is not None and is_addable(wanted, old, promised, keeps=log.keeps):
-        stage, lists = Stage.JOINT, (old, wanted)
-    holding = holders(promised)
-    unsure = {store for one in lists for store in one.stores} - holding.keys()
-    bridge = Bridge(
-        epoch=ask.epoch,
-        stage=stage,
-        lists=lists,
-        firsts=chained(log.firsts, ask.epoch, log.end),
-        fillings=fillings(fenced.known, ask.epoch, unsure if log.admitted else ()),
-        losses=lost,
-        keeps=log.keeps,
+    bridge = recorded(
+        log, epoch=ask.epoch, own=ask.own, wanted=wanted, promised=promised, known=fenced.known
     )
+    holding = holders(promised)
     return Begun(
         stream=ask.stream,
         bridge=bridge,
@@ -328,7 +305,7 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         noted={},
         ends={},
         seen={store: one.end for store, one in holding.items()},
-        donors=_donors(log, promised, lists),
+        donors=_donors(log, promised, bridge.lists),
         unable=fenced.unable,
         taken=fenced.taken,
         session=ask.session,
