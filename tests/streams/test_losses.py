@@ -12,6 +12,7 @@ from onceq.streams.model.choice import Bridge, Insufficient, Log, Promised, Stag
 from onceq.streams.model.log import kept_below
 from onceq.streams.model.losses import (
     LOST_MAX,
+    MARGIN,
     Acceptance,
     Lost,
     acceptance,
@@ -31,30 +32,41 @@ def has(epoch: int = 2, end: int = 50, **fields: Any) -> Promised:
     return Promised(**given)
 
 
-def given(text: str) -> Acceptance:
-    made = acceptance(text)
+def given(text: str, epoch: int = 2) -> Acceptance:
+    made = acceptance(text.replace(" ", f"@{epoch} ", 1))
     assert made is not None
     return made
 
 
 def test_a_text_is_read_as_it_is_told() -> None:
-    one = given("50-81 127.0.0.1:7402   127.0.0.1:7403 ")
-    assert (one.end, one.below) == (50, 81)
+    one = acceptance("50-81@7 127.0.0.1:7402   127.0.0.1:7403 ")
+    assert one is not None
+    assert (one.end, one.below, one.epoch) == (50, 81, 7)
     assert one.stores == {"127.0.0.1:7402", "127.0.0.1:7403"}
-    assert given(one.text()) == one
+    assert acceptance(one.text()) == one
+    assert one.with_margin().below == 81 + MARGIN
     assert acceptance("") is acceptance("  ") is None
 
 
 @pytest.mark.parametrize(
     "text",
-    ["b c", "50 b", "50-81", "-5-81 b", "50-81b", "fifty-81 b", "50-\x0081 b", "9" * 20 + "-1 b"],
+    [
+        "b c",
+        "50-81 b",
+        "50@7 b",
+        "50-81@7",
+        "-5-81@7 b",
+        "50-81@7b",
+        "fifty-81@7 b",
+        "5-9@\u0667 b",
+    ],
 )
 def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match=r"accept_loss is .*StoresForgot"):
         acceptance(text)
 
 
-@pytest.mark.parametrize("text", ["50-49 b", f"50-{51 + LOST_MAX} b"])
+@pytest.mark.parametrize("text", ["50-49@2 b", f"50-{51 + LOST_MAX}@2 b"])
 def test_messages_go_on_behind_the_log_and_not_far_behind(text: str) -> None:
     with pytest.raises(InvalidValue, match="messages go on at"):
         acceptance(text)
@@ -70,9 +82,16 @@ def test_too_little_says_what_is_left_and_what_was_given() -> None:
     assert silent.rest is None, "for all that is known, the stream is new"
 
 
-@pytest.mark.parametrize("answers", [{"a": has(), "b": NEW, "c": NEW}, {"a": has()}])
-def test_it_counts_for_stores_that_forgot_or_do_not_answer(answers: Any) -> None:
-    log = choose(ABC, answers, given("50-81 b c"))
+@pytest.mark.parametrize(
+    ("own", "answers"),
+    [
+        (ABC, {"a": has(), "b": NEW, "c": NEW}),
+        (ABC, {"a": has(), "b": NEW}),
+        (listed("a d"), {"a": has(), "d": NEW}),
+    ],
+)
+def test_it_counts_for_stores_that_forgot_or_do_not_answer(own: StoreList, answers: Any) -> None:
+    log = choose(own, answers, given("50-81 b c"))
     assert isinstance(log, Log)
     assert (log.end, log.admitted, log.lists) == (50, 2, (ABC,))
     assert log.given_up == {"b", "c"}
@@ -113,8 +132,9 @@ def test_the_store_that_knows_the_most_to_be_stable_is_gone_on_with() -> None:
     answers = {
         "a": has(3, 70, lists=(wide,), stable=40),
         "b": has(2, 60, lists=(wide,), stable=50),
+        "d": NEW,
     }
-    log = choose(wide, answers, given("50-70 c d e"))
+    log = choose(wide, answers, given("50-70 c d e", 3))
     assert isinstance(log, Log)
     assert (log.end, log.admitted) == (50, 2)
 
@@ -133,19 +153,18 @@ def test_who_is_in_no_list_any_more_must_be_named() -> None:
 
 def test_a_stream_of_which_nothing_is_left_begins_where_messages_go_on() -> None:
     answers = {"a": NEW, "b": NEW, "c": NEW}
-    log = choose(ABC, answers, given("0-81 a b c"))
+    log = choose(ABC, answers, given("0-81 a b c", 0))
     assert isinstance(log, Log)
-    assert (log.admitted, log.accepted) == (0, given("0-81 a b c"))
-    plain = choose(ABC, answers, given("50-81 a b c"))
-    assert isinstance(plain, Log)
-    assert plain.accepted is None, "of another loss"
+    assert (log.admitted, log.accepted) == (0, given("0-81 a b c", 0))
+    other = choose(ABC, answers, given("50-81 a b c"))
+    assert isinstance(other, Insufficient), "something is left, and none of these stores has it"
 
 
 def test_what_a_store_without_messages_saw_is_not_begun_anew_unsaid() -> None:
     answers = {"a": NEW, "b": NEW, "c": Promised(passed=81)}
     found = choose(ABC, answers)
     assert isinstance(found, Insufficient)
-    assert found.rest == given("0-81 a b c")
+    assert found.rest == given("0-81 a b c", 0)
     assert isinstance(choose(ABC, answers, found.rest), Log)
 
 
@@ -153,11 +172,11 @@ def test_a_new_stream_needs_all_of_the_list_that_its_source_has() -> None:
     lost = {"a": Promised(positions={"session 1": 9}), "b": NEW}
     found = choose(ABC, lost)
     assert isinstance(found, Insufficient)
-    assert found.rest == given("0-9 a b c")
+    assert found.rest == given("0-9 a b c", 0)
     assert choose(ABC, lost, found.rest) == found
     ab = listed("a b")
     others = {**lost, "a": structs.replace(lost["a"], hints=(ABC,))}
-    assert isinstance(choose(ab, others, given("0-9 a b c")), Log)
+    assert isinstance(choose(ab, others, given("0-9 a b c", 0)), Log)
 
 
 def test_stores_that_are_given_up_are_waited_for_by_nobody() -> None:

@@ -126,7 +126,7 @@ def test_the_greatest_admission_is_chosen_before_the_longest_log() -> None:
 
 
 def test_a_store_that_holds_nothing_says_nothing() -> None:
-    rest = Acceptance(end=9, below=9, stores=frozenset("bc"))
+    rest = Acceptance(end=0, below=9, epoch=1, stores=frozenset("bc"))
     assert choose(ABC, {"a": has(1, 9), "b": NEW}) == Insufficient(
         forgot=frozenset("b"), silent=frozenset("c"), rest=rest
     )

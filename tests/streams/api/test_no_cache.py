@@ -126,7 +126,8 @@ def test_what_a_quorum_forgot_is_told(stores: Town, context: streams.StreamConte
         soon(lambda: bool(heard.of(streams.StoresForgot)))
     (told,) = heard.of(streams.StoresForgot)
     assert told.end == 4
-    with context.source(RAW, stores=at, accept_loss=told.accept_loss) as source:
+    known = told.accept_loss.replace("4-1000004@", "4-4@")
+    with context.source(RAW, stores=at, accept_loss=known) as source:
         assert source.next_number == 4
 
 

@@ -14,10 +14,9 @@ from onceq.streams.model.frames import COUNT_MAX, FrameKind
 from onceq.streams.model.losses import Lost, acceptance
 from onceq.streams.model.quorum import listed
 from onceq.streams.source.epochs import Begun, Short, SourceLife
-from onceq.streams.source.recovering import Tried
 from tests.streams.source.senders import Source, begun
 from tests.streams.source.test_recovering import past
-from tests.streams.source.towns import Town, life
+from tests.streams.source.towns import S, Town, life
 
 
 @pytest.fixture
@@ -41,11 +40,11 @@ def test_what_more_stores_lost_than_may_be_is_gone_on_without_if_that_is_accepte
 ) -> None:
     town.wipe("b")
     town.wipe("c")
-    short = town.recover(accepts("1-9 b c"))
+    short = town.recover(accepts("1-9@1 b c"))
     assert isinstance(short, Short), "it is of another loss"
     assert short.rest is not None
-    assert short.rest.text() == "0-2 b c"
-    begun = town.begun(accepts("0-9 b c"))
+    assert short.rest.text() == "0-2@1 b c"
+    begun = town.begun(accepts("0-9@1 b c"))
     assert begun.log.end == 0
     assert begun.epoch >= 100, "nobody may know the last epoch"
     assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
@@ -59,23 +58,25 @@ def test_a_store_that_comes_back_with_what_was_accepted_as_lost_cuts_it(town: To
     """It knows that it was stable: had nobody accepted that loss, it would refuse for ever."""
     town.send(3, "bc", epoch=1)
     town.send(4, "bc", epoch=1, stable=4)
+    for name in "de":
+        town.stores[name] = Town(name).stores[name]
     town.down = {"b", "c"}
-    assert isinstance(town.recover(accepts("0-9 b c")), Tried), "a alone is no stable set"
-    town.down = {"b"}
-    begun = town.begun(replace(accepts("0-9 b c"), life=3))
+    assert isinstance(town.recover(accepts("0-9@1 b c")), Short), "a alone is no stable set"
+    begun = town.begun(replace(accepts("0-9@1 b c"), life=3, own=listed("a d e")))
     for number in range(9):
-        town.send(number, "ac", epoch=begun.epoch, life=3, stable=number)
+        town.send(number, "ade", epoch=begun.epoch, life=3, stable=number)
     town.down = set()
-    later = town.begun(life(4))
-    assert later.log.end == 9
+    later = town.begun(life(4, listed("a b d")))
+    assert (later.bridge.stage, later.log.end) == (Stage.JOINT, 9)
     assert town.log("b") == town.log("a")
+    assert town.stores["b"].catalogue.of(S).stable == 0, "the next frame tells what is"
 
 
 def test_a_life_that_has_sent_accepts_nothing(town: Town) -> None:
     first = town.begun(life(2))
     town.wipe("b")
     town.wipe("c")
-    own = accepts("0-9 b c")
+    own = accepts("0-9@1 b c")
     assert town.recover(own, past(first)) == Short(forgot=frozenset("bc")), "it may have more"
 
 
@@ -83,7 +84,7 @@ def test_the_list_of_the_source_counts_at_once_if_stores_are_gone_for_ever(town:
     for name in "de":
         town.stores[name] = Town(name).stores[name]
     town.down = {"b", "c"}
-    begun = town.begun(replace(accepts("0-2 b c"), own=listed("a d e")))
+    begun = town.begun(replace(accepts("0-2@1 b c"), own=listed("a d e")))
     assert (begun.bridge.stage, begun.bridge.lists) == (Stage.SETTLED, (listed("a d e"),))
     assert set(begun.noted) == set("ade")
     assert town.log("d") == town.log("a")
@@ -92,7 +93,7 @@ def test_the_list_of_the_source_counts_at_once_if_stores_are_gone_for_ever(town:
 
 def test_a_stream_of_which_nothing_is_left_begins_anew_behind_what_was_given() -> None:
     town = Town()
-    begun = town.begun(accepts("0-9 a b c"))
+    begun = town.begun(accepts("0-9@0 a b c"))
     assert begun.bridge.losses == (Lost(epoch=begun.epoch, first=0, count=9),)
     assert begun.bridge.stage is Stage.SETTLED
 

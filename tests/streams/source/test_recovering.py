@@ -159,13 +159,13 @@ def test_with_one_store_down_two_suffice(town: Town) -> None:
 
 def test_with_two_stores_down_a_source_waits(town: Town) -> None:
     town.down = {"a", "b"}
-    assert town.recover(life(2)) == Short(silent=frozenset("ab"), rest=acceptance("2-3 a b"))
+    assert town.recover(life(2)) == Short(silent=frozenset("ab"), rest=acceptance("2-3@1 a b"))
 
 
 def test_a_store_that_forgot_says_nothing_about_the_past(town: Town) -> None:
     town.wipe("c")
     town.down = {"b"}
-    short = Short(forgot=frozenset("c"), silent=frozenset("b"), rest=acceptance("0-2 b c"))
+    short = Short(forgot=frozenset("c"), silent=frozenset("b"), rest=acceptance("0-2@1 b c"))
     assert town.recover(life(2)) == short
     town.down = set()
     begun = town.begun(life(3))

@@ -102,7 +102,7 @@ def test_it_says_how_far_messages_came_and_holds_nothing(store: NoCacheStore, ho
     assert answer.has == Promised(hints=(ABC,), passed=7)
     found = choose(listed("a"), {"a": answer.has, "b": Promised(), "c": Promised()})
     assert isinstance(found, Insufficient), "nothing of what it saw is left: a person says so"
-    found = choose(listed("a"), {"a": answer.has}, acceptance("0-7 a b c"))
+    found = choose(listed("a"), {"a": answer.has}, acceptance("0-7@0 a b c"))
     assert isinstance(found, Log)
     assert found.end == 0, "a stream of which nobody has a message is new"
     store.close()

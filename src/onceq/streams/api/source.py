@@ -124,7 +124,13 @@ class Source(Generic[T]):
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or what is wrong for ever."""
-        self._wait(self._inner.is_registered, timeout_s, "no stable set of stores is responsive")
+        try:
+            self._wait(
+                self._inner.is_registered, timeout_s, "no stable set of stores is responsive"
+            )
+        except DeadlineExceeded:
+            self._inner.refuse_if_short(timeout_s)
+            raise
 
     def wait_stable(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent so far is stable. Raises DeadlineExceeded, or as `send`.

@@ -29,7 +29,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec.structs import replace
 
-from onceq.streams.model.losses import Acceptance, Losses, void_below
+from onceq.streams.model.losses import Acceptance, Losses, still_stable, void_below
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable, stores_of
 from onceq.streams.model.tombstones import Mark, Positions, agreed
 
@@ -157,8 +157,8 @@ class Insufficient(msgspec.Struct, frozen=True, kw_only=True):
     all that is known, nothing was ever sent.
     """
 
-    forgot: frozenset[str]
-    silent: frozenset[str]
+    forgot: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     rest: Acceptance | None = None
 
 
@@ -221,73 +221,75 @@ def choose(
 ) -> Log | Insufficient:
     """Return the log to go on with. answers: by store, of those that promised.
 
-    accepts: what a person accepts as lost. It counts only if it is what is lost, now.
+    accepts: what a person accepts as lost. It counts only if it is what is lost, now; and then
+    something was there: nothing begins anew in a list whose stores know nothing of it.
     """
-    found = _chosen(own, answers, None)
-    if accepts is None:
-        return found
-    if isinstance(found, Log):  # of a new stream too, where nothing is left to say so
-        is_anew = found.admitted == accepts.end == 0
-        return replace(found, accepted=accepts) if is_anew else found
-    return _chosen(own, answers, accepts) if accepts.covers(found.rest) else found
-
-
-def _chosen(
-    own: StoreList, answers: Mapping[str, Promised], accepted: Acceptance | None
-) -> Log | Insufficient:
     record = newest(answers.values())
-    if record is None:
-        return _created(own, answers, accepted)
+    found = _created(own, answers) if record is None else _chosen(own, record, answers)
+    if accepts is None or (isinstance(found, Log) and found.admitted):
+        return found
+    if isinstance(found, Log):
+        is_anew = accepts.end == 0
+        return replace(found, accepted=accepts) if is_anew else Insufficient(forgot=own.stores)
+    if not accepts.covers(found.rest) or not own.is_stable(answers.keys()):
+        return found
+    return _created(own, answers, accepts) if record is None else _left(record, answers, accepts)
+
+
+def _chosen(own: StoreList, record: Bridge, answers: Mapping[str, Promised]) -> Log | Insufficient:
     lists, holding = record.governs, holders(answers)
-    if accepted is not None:
-        return _left(accepted, lists, record, holding)
+    best, counted = _best(holding)
+    is_recovered = best is not None and are_recovered(lists, counted)
+    if best is None or not is_recovered or not are_stable(lists, answers.keys()):
+        return _insufficient(own, record.lists, answers, counted)
+    return _log(record, holding, best, best.end)
+
+
+def _best(holding: Mapping[str, Promised]) -> tuple[Promised | None, set[str]]:
+    """Return who has the log of the greatest (epoch, end), and which stores say no more."""
     complete = [one for one in holding.values() if one.whole and one.holds]
     best = max(complete, key=lambda one: one.rank, default=None)
-    counted = {
-        store for store, one in holding.items() if best is not None and one.rank <= best.rank
-    }
-    if (
-        best is None
-        or best.bridge is None
-        or not are_recovered(lists, counted)
-        or not are_stable(lists, answers.keys())
-    ):
-        return _insufficient(own, lists, answers, counted)
-    known = agreed(lists, {store: one.receivers for store, one in holding.items()})
-    return Log(
-        admitted=best.admitted,
-        end=best.end,
-        lists=lists,
-        firsts=best.bridge.firsts,
-        positions=known.below,
-        marks=known.marks,
-        losses=best.bridge.losses,
-        keeps=record.keeps,
-    )
+    if best is None:
+        return None, set()
+    return best, {store for store, one in holding.items() if one.rank <= best.rank}
 
 
-def _left(
-    accepted: Acceptance,
-    lists: tuple[StoreList, ...],
-    record: Bridge,
-    holding: Mapping[str, Promised],
-) -> Log:
-    """Return the log that is left when too much is lost.
+def _left(record: Bridge, answers: Mapping[str, Promised], accepted: Acceptance) -> Log:
+    """Return the log that is left when too much is lost."""
+    holding = holders(answers)
+    best, end = _rest(record, holding)
+    return replace(_log(record, holding, best, end), accepted=accepted)
 
-    Of what a store has, only what it knows to be stable: the rest may be of an epoch that came to
-    nothing, where stores that are lost went on with another.
+
+def _rest(record: Bridge, holding: Mapping[str, Promised]) -> tuple[Promised, int]:
+    """Return who has the log that is left, and where it ends.
+
+    If a recover set holds the stream, it has all that is stable. Else only what a store knows to be
+    that counts: the rest may be of an epoch that came to nothing, where stores that are lost went
+    on with another.
     """
-    best = max((one for one in holding.values() if one.holds), key=lambda one: one.stable)
+    best, counted = _best(holding)
+    if best is not None and are_recovered(record.governs, counted):
+        return best, best.end
+
+    def stable(one: Promised) -> int:
+        return still_stable(one.stable, one.admitted, record.losses)
+
+    best = max((one for one in holding.values() if one.holds), key=stable)
+    return best, stable(best)
+
+
+def _log(record: Bridge, holding: Mapping[str, Promised], best: Promised, end: int) -> Log:
+    lists = record.governs
     known = agreed(lists, {store: one.receivers for store, one in holding.items()})
     return Log(
         admitted=best.admitted,
-        end=best.stable,
+        end=end,
         lists=lists,
         firsts=(best.bridge or record).firsts,
         positions=known.below,
         marks=known.marks,
         losses=record.losses,
-        accepted=accepted,
         keeps=record.keeps,
     )
 
@@ -307,7 +309,7 @@ def is_addable(
 
 
 def _created(
-    own: StoreList, answers: Mapping[str, Promised], accepted: Acceptance | None
+    own: StoreList, answers: Mapping[str, Promised], accepted: Acceptance | None = None
 ) -> Log | Insufficient:
     lists = seen(own, answers.values())
     given_up = frozenset[str]() if accepted is None else accepted.stores - own.stores
@@ -332,15 +334,20 @@ def _insufficient(
     answers: Mapping[str, Promised],
     counted: set[str],
 ) -> Insufficient:
-    stores = stores_of(lists)
-    held = [one.stable for one in answers.values() if one.holds]
-    end, below = max(held, default=0), _below(answers)
-    given_up = stores - counted | stores - own.stores
-    rest = Acceptance(end=end, below=below, stores=given_up)
+    stores, below = stores_of(lists), _below(answers)
+    record, rest = newest(answers.values()), None
+    if record is not None or below:
+        end = 0 if record is None else _rest(record, holders(answers))[1]
+        rest = Acceptance(
+            end=end,
+            below=max(end, below),
+            epoch=0 if record is None else record.epoch,
+            stores=stores - counted | stores - own.stores,
+        )
     return Insufficient(
         forgot=frozenset(answers.keys() & stores) - counted,
         silent=stores - answers.keys(),
-        rest=rest if held or below else None,
+        rest=rest,
     )
 
 

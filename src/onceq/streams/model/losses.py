@@ -12,6 +12,7 @@ import re
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from onceq.errors import InvalidValue
 
@@ -20,8 +21,10 @@ LOST_MAX: Final = 1_000_000_000
 """So many numbers can be lost at once: more is a slip of the pen."""
 SHOWN_MAX: Final = 200
 """So much of a text is shown that cannot be read."""
-_TEXT: Final = re.compile(r"(\d{1,19})-(\d{1,19})((?:\s+\S+)+)\s*")
-LOSS_EXAMPLE: Final = "500-812 127.0.0.1:7402 127.0.0.1:7403"
+_TEXT: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})@([0-9]{1,10})((?:\s+\S+)+)\s*")
+LOSS_EXAMPLE: Final = "500-1000812@1795858723 127.0.0.1:7402 127.0.0.1:7403"
+MARGIN: Final = 1_000_000
+"""So many numbers more are left out than anybody knows of, unless a person knows better."""
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,25 +50,31 @@ Losses = tuple[Lost, ...]
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """What a person accepts: that what some stores had is lost. It holds for one state of a stream.
 
-    end: where the log ends that is left; below: where messages go on. stores: that are given up.
+    end: where the log ends that is left; below: where messages go on. epoch: the last one of which
+    a store knows that has answered. stores: that are given up.
     """
 
     end: Natural
     below: Natural
+    epoch: Natural
     stores: frozenset[str]
 
     def covers(self, rest: Acceptance | None) -> bool:
         """Whether this is what a person would have to accept, of whatever greater number."""
         return (
             rest is not None
-            and self.end == rest.end
+            and (self.end, self.epoch) == (rest.end, rest.epoch)
             and self.below >= rest.below
             and self.stores >= rest.stores
         )
 
     def text(self) -> str:
         """Return it as `acceptance` reads it."""
-        return f"{self.end}-{self.below} {' '.join(sorted(self.stores))}"
+        return f"{self.end}-{self.below}@{self.epoch} {' '.join(sorted(self.stores))}"
+
+    def with_margin(self) -> Acceptance:
+        """Return it with a margin behind what is known: what was lost may have been more."""
+        return replace(self, below=self.below + MARGIN)
 
 
 def acceptance(text: str) -> Acceptance | None:
@@ -79,13 +88,18 @@ def acceptance(text: str) -> Acceptance | None:
             " ends, where messages go on, and the stores that are given up, such as"
             f" {LOSS_EXAMPLE!r}"
         )
-    end, below, stores = int(match[1]), int(match[2]), frozenset(match[3].split())
+    end, below, stores = int(match[1]), int(match[2]), frozenset(match[4].split())
     if not end <= below <= end + LOST_MAX:
         raise InvalidValue(
             f"accept_loss is {text[:SHOWN_MAX]!r}: messages go on at {below}, and the log ends at"
             f" {end}: give a number from there to {LOST_MAX:,} behind it"
         )
-    return Acceptance(end=end, below=below, stores=stores)
+    return Acceptance(end=end, below=below, epoch=int(match[3]), stores=stores)
+
+
+def is_lost(number: int, losses: Losses) -> bool:
+    """Whether a number is void since it was lost."""
+    return any(one.first <= number < one.below for one in losses)
 
 
 def void_below(losses: Losses) -> int:

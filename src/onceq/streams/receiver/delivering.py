@@ -2,7 +2,8 @@
 
 It gets frames from its source, as they are sent, and from stores, in ranges. What it shows ascends,
 each number once, and no number is left out untold: until an epoch begins that cut what it had seen,
-which it tells. With `is_stable_only` it shows only what is stable, and so is never told that.
+which it tells. With `is_stable_only` it shows only what is stable, and tells that only of what was
+lost, when a person accepted that.
 Source: streams.md 3 and 7; spec M9, M23, M27, M40.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks, encoding, frames
+from onceq.streams.model import asks, encoding, frames, losses
 from onceq.streams.model.choice import Firsts, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind
@@ -139,14 +140,15 @@ class Delivering:
 
     def _compare(self, known: asks.Information) -> Iterator[Shown]:
         """Go back to where the later epoch cut what was seen, or where what was stable is lost."""
-        cut = self._cut_at(known.firsts)
+        cut, began = self._cut_at(known.firsts), self.begin
         lost = [one.first for one in known.losses if one.epoch > self.last_epoch]
-        if lost and min(lost) < self.next:
-            cut = max(self.begin, min(lost if cut is None else [*lost, cut]))
+        if self.told is not None and lost and min(lost) < self.next:
+            cut = min(lost if cut is None else [*lost, cut])
+            self.begin = min(self.begin, cut)
         if cut is None:
             return
         first, unseen = self._assembling.back(cut, self.next)
-        vain = in_vain(first, self.next, [*self._losses, *unseen])
+        vain = in_vain(max(first, began), self.next, [*self._losses, *unseen])
         self._losses = [(one, min(below, first)) for one, below in self._losses if one < first]
         self._runs = [run for run in self._runs if run.begin < first]
         self.next = first
@@ -258,14 +260,16 @@ class Delivering:
     def _is_of_log(self, frame: Frame) -> bool:
         """Whether a frame of a store is of the log that this life follows.
 
-        What is stable always is; stores show nothing else to who has seen no epoch.
+        What is stable always is, and stores show nothing else to who has seen no epoch; but one
+        that was given up, and is back, may show what was lost.
         """
-        if self.is_stable_only:
+        told = self.told
+        if self.is_stable_only and (told is None or frame.epoch > told.epoch):
             return True
-        if self.told is None:
+        if told is None:
             return False
-        self.is_behind = self.is_behind or frame.epoch > self.told.epoch
-        return epoch_at(self.told.firsts, max(frame.number, self.next)) == frame.epoch
+        self.is_behind = self.is_behind or frame.epoch > told.epoch
+        return epoch_at(told.firsts, max(frame.number, self.next)) == frame.epoch
 
     def _take(
         self, frame: Frame, bodies: list[bytes], below: int, *, is_again: bool
@@ -275,10 +279,12 @@ class Delivering:
             return
         self._note(frame.epoch)
         if frame.kind is FrameKind.VOID:
-            first = self._assembling.lost(self.next, WhyLost.RECLAIMED)
+            is_lost = self.told is not None and losses.is_lost(self.next, self.told.losses)
+            why = WhyLost.LOST if is_lost else WhyLost.RECLAIMED
+            first = self._assembling.lost(self.next, why)
             self.next = below
             self._losses.append((first, below))
-            yield Loss(stream=self.stream, first=first, last=below - 1, why=WhyLost.RECLAIMED)
+            yield Loss(stream=self.stream, first=first, last=below - 1, why=why)
             return
         is_plain = not frame.flags and self._assembling.is_plain()
         for number in range(self.next, below):

@@ -107,6 +107,8 @@ class AsyncSource:
     def next_number(self) -> int:
         """The number of the next message. Raises NotRegistered before the first epoch has begun."""
         if self._core.begun is None:
+            if self._core.rest is not None:
+                raise self._core.not_registered()
             raise NotRegistered("the stores have not yet told what comes next: wait_registered")
         return self._core.next
 
@@ -150,7 +152,11 @@ class AsyncSource:
 
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or as `send`."""
-        await self._wait(self.is_registered, timeout_s, "no stable set of stores is responsive")
+        try:
+            await self._wait(self.is_registered, timeout_s, "no stable set of stores is responsive")
+        except DeadlineExceeded:
+            self.refuse_if_short(timeout_s)
+            raise
 
     def is_registered(self) -> bool:
         """Whether messages can be sent. Raises SourceSucceeded or NumberConflict for ever."""
@@ -199,6 +205,12 @@ class AsyncSource:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
         self.refuse_if_over()
         self._driver.step(acts.GaveUp(number=number))
+
+    def refuse_if_short(self, timeout_s: float | None) -> None:
+        """Raise DeadlineExceeded with what is left, if more is lost than the list allows."""
+        if self._core.rest is not None:
+            text = f"after {timeout_s} s {self._core.not_registered()}"
+            raise DeadlineExceeded(text) from None
 
     def refuse_if_over(self) -> None:
         """Raise why the life is over, if it is."""

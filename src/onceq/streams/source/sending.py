@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onceq.streams.errors import FlightFull
+from onceq.streams.errors import FlightFull, NotRegistered
 from onceq.streams.model import asks
 from onceq.streams.source import telling
 from onceq.streams.source.acts import Act
@@ -32,6 +32,10 @@ class Sending(Epochs):
             return []
         return self.spreading.again(bytes_max)
 
+    def not_registered(self) -> NotRegistered:
+        """Return the error that nothing can be sent now."""
+        return telling.not_registered(self.rest, self.life.accepts)
+
     def has_room(self, size: int) -> bool:
         """Whether a message of so many bytes can be taken now, or must wait for room in flight.
 
@@ -41,7 +45,7 @@ class Sending(Epochs):
         if standing.ended is not None:
             telling.refuse_if_over(standing.ended, self.life)
         if standing.begun is None or self.is_starved:
-            raise telling.not_registered(self.rest)
+            raise self.not_registered()
         return self.keeping.has_room(size)
 
     def send(self, message: bytes, given: Any = None) -> int:

@@ -15,7 +15,7 @@ from onceq.streams.errors import (
 )
 from onceq.streams.model import asks, events
 from onceq.streams.model.frames import Frame, FrameKind, encode
-from onceq.streams.model.losses import Acceptance
+from onceq.streams.model.losses import MARGIN, Acceptance
 from onceq.streams.model.low import Consensus, agreed
 from onceq.streams.source.epochs import Begun, Short, SourceLife, WhyEnded
 
@@ -159,27 +159,33 @@ def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError | ev
             forgot=tuple(sorted(short.forgot)),
             silent=tuple(sorted(short.silent)),
             end=short.rest.end,
-            accept_loss=short.rest.text(),
+            accept_loss=short.rest.with_margin().text(),
         )
 
 
 def lost(begun: Begun) -> Iterator[events.LossAccepted]:
     """Yield what is lost of a stream as a life begins, since a person accepted that."""
     for one in begun.bridge.losses:
-        if one.epoch == begun.epoch or one.below > begun.log.end:
+        if one.epoch == begun.epoch or one.below >= begun.log.end:
             yield events.LossAccepted(stream=begun.stream, first=one.first, last=one.below - 1)
 
 
-def not_registered(rest: Acceptance | None) -> NotRegistered:
-    """Return the error that nothing can be sent now. rest: what a person may accept as lost."""
+def not_registered(rest: Acceptance | None, given: Acceptance | None) -> NotRegistered:
+    """Return the error that nothing can be sent now.
+
+    rest: what a person may accept as lost. given: what this life was given, which is not that.
+    """
     if rest is None:
         return NotRegistered(
             "no stable set of stores is responsive: wait until enough are back, then send again"
         )
+    of_another = "" if given is None else " (the one that was given is of another state)"
     return NotRegistered(
         "too few stores answer that have what was sent: start those that are down, and this source"
-        f" goes on. If what they had is lost for ever: all below {rest.end} is left, and a source"
-        f" that is opened with accept_loss={rest.text()!r} goes on with that"
+        f" goes on. If what they had is lost for ever: all below {rest.end} is left; the last"
+        f" number that is known is {rest.below - 1}, and more may have been sent. A source that is"
+        f" given accept_loss={rest.with_margin().text()!r}{of_another} goes on with that,"
+        f" {MARGIN:,} numbers behind it: if you know of a later one, go on behind that"
     )
 
 

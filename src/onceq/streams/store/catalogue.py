@@ -167,7 +167,7 @@ class Catalogue:
 
     def _admitted(self, ask: asks.Admit, held: Held, copied: range | None) -> Decided:
         end = ask.log.end
-        if (stable := held.stable_in(ask.bridge)) > end:
+        if (stable := held.in_spite(held.stable, ask.bridge)) > end:
             return Step(answer=asks.Lacking(begin=end, end=stable))
         kept = kept_below(self.found(ask.stream), ask.log, ask.bridge.losses)
         if kept < end:

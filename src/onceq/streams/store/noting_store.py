@@ -40,7 +40,7 @@ class Noting(Catalogue):
         """See Catalogue. It needs no copies: all messages count as given up."""
         del copied
         end = ask.log.end
-        if (stable := held.stable_in(ask.bridge)) > end:
+        if (stable := held.in_spite(held.stable, ask.bridge)) > end:
             return Step(answer=asks.Lacking(begin=end, end=stable))
         return self._noted(ask, kept=end, begin=end, end=end)
 

@@ -153,9 +153,12 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
         bridge = self.bridge
         return 0 if bridge is None or bridge.stage is Stage.CREATING else bridge.epoch
 
-    def stable_in(self, bridge: Bridge) -> int:
-        """Return below which number what it knows as stable still is, in the epoch of a record."""
-        return still_stable(self.stable, self.admitted, bridge.losses)
+    def in_spite(self, below: int, bridge: Bridge) -> int:
+        """Return what is left of what it knows, below a number, in the epoch of a record.
+
+        What was accepted as lost since it was admitted the last time, is not.
+        """
+        return still_stable(below, self.admitted, bridge.losses)
 
     @property
     def known(self) -> Positions:
@@ -255,7 +258,9 @@ def _after_control(held: Held, record: Promised | Admitted) -> Held:
 def _after_admission(held: Held, record: Admitted) -> Held:
     """Return what is known after an admission: the log was cut, and copies came."""
     damaged = tuple(number for number in held.damaged if number < record.kept)
-    known = joined(held.known, Positions(below=record.positions, marks=record.marks))
+    kept = {key: held.in_spite(below, record.bridge) for key, below in held.positions.items()}
+    own = Positions(below=kept, marks=held.marks)
+    known = joined(own, Positions(below=record.positions, marks=record.marks))
     return replace(
         held,
         promised=record.bridge.epoch,
@@ -263,7 +268,7 @@ def _after_admission(held: Held, record: Admitted) -> Held:
         bridge=record.bridge,
         begin=record.begin,
         end=record.end,
-        stable=min(held.stable, record.end),
+        stable=min(held.in_spite(held.stable, record.bridge), record.end),
         damaged=_from(damaged, record.begin),
         positions=known.below,
         receivers=tuple(one for one in held.receivers if one.key in known.below),
