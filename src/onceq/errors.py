@@ -26,7 +26,7 @@
     │   ├── ClaimLost                 the element is no longer claimed by this incarnation
     │   ├── QueueStopped
     │   ├── SchemaMissing
-    │   ├── SchemaMismatch            made by another version; the message says what to do
+    │   ├── SchemaMismatch            of another version, or being destroyed; it says what to do
     │   ├── SchemaTooNew
     │   ├── PostgresTooOld
     │   ├── EncodingRefused           the database is not in UTF-8
@@ -245,7 +245,7 @@ class SchemaMissing(OperatingError):
 
 
 class SchemaMismatch(OperatingError):
-    """The repository was made by another version; the message says whether `init` mends it."""
+    """The repository is of another version, or being destroyed; the message says what to do."""
 
 
 class SchemaTooNew(OperatingError):

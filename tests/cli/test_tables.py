@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.cli import clients, doctor, queues, requests, storing, streaming
+from onceq.cli import clients, doctor, queues, repositories, requests, storing, streaming
 from onceq.cli.output import PROSE, Output
 from tests.cli.parts import ROOT
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EID = "019ab1c2-3d4e-7f5a-8b6c-0123456789ab"
 PATH = "/srv/archive/a-directory-with-a-long-name/run=019ab1c2/day=2026-11-22/part-0.parquet"
 TABLES = {
+    "repository list": repositories.COLUMNS,
     "queue list": queues.COLUMNS,
     "request find": requests.OLD_COLUMNS,
     "error list": requests.ERROR_COLUMNS,

@@ -16,6 +16,7 @@ from onceq.cli import (
     pipelines,
     queues,
     recovering,
+    repositories,
     repository,
     requests,
     restoring,
@@ -51,6 +52,7 @@ def make_app() -> typer.Typer:
     command(app, "enqueue")(enqueueing.enqueue)
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)
+    app.add_typer(repositories.app, name="repository")
     app.add_typer(queues.app, name="queue")
     app.add_typer(clients.app, name="client")
     app.add_typer(requests.request_app, name="request")

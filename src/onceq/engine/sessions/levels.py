@@ -18,6 +18,11 @@ APPLICATION: Final = re.compile(r"onceq level ([0-9]{1,9})")
 """How a session of ours calls itself, if its user gave it no `application_name`."""
 
 
+GOING: Final = 2**31 - 1
+"""The level of a repository that is being destroyed, and the oldest that it serves: code that does
+not know of this refuses it, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
     """The row of the table `repository`: what made its tables and functions.
@@ -32,6 +37,11 @@ class Stamp:
     functions_sha256: str | None
     level: int
     serves: int
+
+    @property
+    def is_going(self) -> bool:
+        """Whether it is being destroyed: what is left of it can be used no more."""
+        return self.serves == GOING
 
 
 def stamp_of(row: Mapping[str, Any]) -> Stamp:
@@ -48,8 +58,8 @@ def stamp_of(row: Mapping[str, Any]) -> Stamp:
 def check_level(stamp: Stamp | None, repository: str, database: str) -> Stamp:
     """Returns the stamp of a repository with which code of this level may work.
 
-    Raises SchemaMissing, SchemaMismatch (its level is older), SchemaTooNew (it serves this level no
-    longer); nothing happened.
+    Raises SchemaMissing, SchemaMismatch (its level is older, or it is being destroyed),
+    SchemaTooNew (it serves this level no longer); nothing happened.
     """
     if stamp is None:
         raise SchemaMissing(
@@ -69,7 +79,15 @@ def check_level(stamp: Stamp | None, repository: str, database: str) -> Stamp:
 
 
 def check_served(stamp: Stamp, repository: str) -> None:
-    """Refuses a repository that serves code of this level no longer. Raises SchemaTooNew."""
+    """Refuses a repository that serves code of this level no longer.
+
+    Raises SchemaTooNew; SchemaMismatch: it is being destroyed.
+    """
+    if stamp.is_going:
+        raise SchemaMismatch(
+            f"repository {repository!r} is being destroyed: "
+            f"`onceq repository destroy {repository}`, with the same --url, goes on with it"
+        )
     if stamp.serves > version.LEVEL:
         raise SchemaTooNew(
             f"repository {repository!r} is of level {stamp.level} and serves code from level "
