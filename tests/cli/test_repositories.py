@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import onceq
@@ -150,9 +150,9 @@ def test_names_of_schemas_are_quoted(cli: Cli, repository_name: str) -> None:
     odd = f'{repository_name} "x" %s'
     assert run_here("init", "--url", cli.url, "--repository", repository_name).code == 0
     with plain(cli.url) as connection:
-        rename = psycopg.sql.SQL("alter schema {} rename to {}")
-        to_odd = map(psycopg.sql.Identifier, (repository_name, odd))
-        back = map(psycopg.sql.Identifier, (odd, repository_name))
+        rename = sql.SQL("alter schema {} rename to {}")
+        to_odd = map(sql.Identifier, (repository_name, odd))
+        back = map(sql.Identifier, (odd, repository_name))
         connection.execute(rename.format(*to_odd))
         try:
             names = [one["name"] for one in cli.json("repository", "list").lines]

@@ -9,7 +9,6 @@ repository does not make itself, and nothing of another schema: no CASCADE.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +18,16 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from onceq import version
-from onceq.engine.schema import scripts, upgrading
+from onceq.engine.schema import upgrading
 from onceq.engine.schema.holders import holders
+from onceq.engine.schema.parts import (
+    FENCE,
+    check_foreign,
+    in_use,
+    members,
+    refuse_others,
+    some,
+)
 from onceq.engine.schema.repositories import NO_RIGHT, quoted, shown
 from onceq.engine.sessions.faults import translated
 from onceq.engine.sessions.levels import GOING, stamp_of
@@ -43,63 +50,10 @@ SLICE: Final = 200
 WAIT_S: Final = 10.0
 """How long each transaction tries to get its locks."""
 PAUSE_S: Final = 0.2
-SHOWN: Final = 10
-"""Of so many things that are in the way an error tells."""
 AGAIN: Final = frozenset({"55P03", "40P01"})
-FENCE: Final = "being_destroyed"
-"""A trigger of each table, and its function: whoever is connected writes nothing any more."""
-
-CREATED: Final = re.compile(
-    r"^\s*create (?:or replace )?(?:unlogged )?(table|view|sequence|type|function) onceq\.(\w+)",
-    re.MULTILINE,
-)
 TOLD: Final = ("table", "repository")
 """What says to the last that the repository is going."""
-FORMER: Final = ("archive_due", "charge_of_crash", "enqueue_rows", "enqueue_tagged")
-"""Functions of former versions that an upgrade leaves where they are."""
-MADE_LATER: Final = re.compile(r"started_\d+|low_\d+_\d+")
-"""The sequences that `make_sequence` makes."""
 
-# All that is in a schema, in an order in which it can be dropped: first the functions that return
-# rows of views, and after the tables those that triggers call. A table takes its identities along.
-_MEMBERS: Final = """
-select m.type, coalesce(p.proname, m.name)::text as name, m.identity,
-    case m.type when 'view' then 2 when 'table' then 4 when 'sequence' then 6 when 'type' then 7
-        when 'function' then case
-            when exists (select from pg_depend v join pg_type t on t.oid = v.refobjid
-                    join pg_class c on c.oid = t.typrelid and c.relkind = 'v'
-                where v.classid = d.classid and v.objid = d.objid
-                    and v.refclassid = 'pg_type'::regclass) then 1
-            when exists (select from pg_trigger where tgfoid = d.objid) then 5 else 3 end
-        else 0 end as turn
-from pg_depend d
-cross join lateral pg_identify_object(d.classid, d.objid, 0) m
-left join pg_proc p on d.classid = 'pg_proc'::regclass and p.oid = d.objid
-where d.refclassid = 'pg_namespace'::regclass and d.refobjid = to_regnamespace(%(schema)s)
-    and d.deptype = 'n' and not exists (select from pg_depend o where o.classid = d.classid
-        and o.objid = d.objid and o.objsubid = 0 and o.deptype in ('i', 'a')
-        and o.refclassid = 'pg_class'::regclass)
-order by turn, m.identity
-"""
-# What depends on something of a schema, and is no part of it: it would be broken, so it refuses.
-_OUTSIDE: Final = """
-with recursive own(classid, objid) as (
-    select classid, objid from pg_depend
-        where refclassid = 'pg_namespace'::regclass and refobjid = to_regnamespace(%(schema)s)
-    union
-    select d.classid, d.objid from pg_depend d
-        join own on (d.refclassid, d.refobjid) = (own.classid, own.objid)
-        where d.deptype in ('i', 'a', 'P', 'S'))
-select distinct pg_describe_object(d.classid, d.objid, d.objsubid)
-from own join pg_depend d on (d.refclassid, d.refobjid) = (own.classid, own.objid)
-where d.deptype = 'n' and not exists (
-    select from own o where (o.classid, o.objid) = (d.classid, d.objid))
-union
-select pg_describe_object(own.classid, own.objid, 0) from own
-    join pg_class c on own.classid = 'pg_class'::regclass and c.oid = own.objid
-    where c.relnamespace not in (to_regnamespace(%(schema)s), 'pg_toast'::regnamespace)
-order by 1
-"""
 _OWNER: Final = """
 select pg_has_role(nspowner, 'usage') from pg_namespace where oid = to_regnamespace(%(schema)s)
 """
@@ -176,14 +130,6 @@ class Waiting:
         return f"{self.number} {self.kind}(s) in {self.place}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    type: str
-    name: str | None
-    identity: str
-    turn: int
-
-
 def check(connection: psycopg.Connection[Any], name: str, *, wait_s: float = WAIT_S) -> bool:
     """Returns whether a repository may be destroyed: True, and False if that has begun already.
 
@@ -236,7 +182,7 @@ def _in_transaction(
                     connection.execute(_BEGIN.encode())
                     return step(connection, name)
             except psycopg.errors.DependentObjectsStillExist as error:
-                raise IllegalState(_in_use(name, error.diag.message_detail or "")) from error
+                raise IllegalState(in_use(name, error.diag.message_detail or "")) from error
             except psycopg.Error as error:
                 if error.sqlstate not in AGAIN:
                     raise
@@ -259,7 +205,7 @@ def _look(connection: psycopg.Connection[Any], name: str) -> int:
     if stamp is not None and stamp.is_going:
         return 0
     _check_made_by_this(name, stamp)
-    _check_foreign(connection, name)
+    check_foreign(connection, name)
     _check_waiting(connection, name)
     return 1
 
@@ -272,7 +218,7 @@ def _begin(connection: psycopg.Connection[Any], name: str) -> int:
     _check_made_by_this(name, stamp)
     going = {"r": quoted(name), "name": name, "fence": FENCE, "going": GOING}
     connection.execute(_FENCED.format(**going).encode())
-    _check_foreign(connection, name)
+    check_foreign(connection, name)
     _check_waiting(connection, name)
     connection.execute(_NOTED.format(**going).encode())
     return 1
@@ -286,13 +232,14 @@ def _drop_some(connection: psycopg.Connection[Any], name: str) -> int:
     stamp = _stamp(connection, name)
     if stamp is None or not stamp.is_going:
         return 0
-    left = [one for one in _members(connection, name) if (one.type, one.name) != TOLD]
-    _refuse_others(name, left)
-    some = [one for one in left if one.turn == left[0].turn][:SLICE]
-    if some:
-        text = f"drop {some[0].type} {', '.join(one.identity for one in some)}"
+    next_ones = members(connection, name, SLICE + 1)
+    left = [one for one in next_ones if (one.type, one.name) != TOLD]
+    refuse_others(name, left)
+    these = [one for one in left if one.turn == left[0].turn][:SLICE]
+    if these:
+        text = f"drop {these[0].type} {', '.join(one.identity for one in these)}"
         connection.execute(text.encode())
-        return len(some)
+        return len(these)
     last = "drop table {0}.repository; drop schema {0}"
     connection.execute(last.format(quoted(name)).encode())
     return 1
@@ -305,18 +252,6 @@ def _stamp(connection: psycopg.Connection[Any], name: str) -> Stamp | None:
     text = f"select to_jsonb(r) from {quoted(name)}.repository r"
     row = connection.execute(text.encode()).fetchone()
     return None if row is None else stamp_of(row[0])
-
-
-def _members(connection: psycopg.Connection[Any], name: str) -> list[_Member]:
-    with connection.cursor(row_factory=class_row(_Member)) as cursor:
-        return cursor.execute(_MEMBERS.encode(), {"schema": quoted(name)}).fetchall()
-
-
-def _made() -> frozenset[tuple[str, str]]:
-    """Returns the kind and the name of all that a repository consists of."""
-    texts = [scripts.tables(0, scripts.newest()), *(text for _, text in scripts.function_sources())]
-    found = {(kind, name) for text in texts for kind, name in CREATED.findall(text)}
-    return frozenset(found | {("function", name) for name in (FENCE, *FORMER)})
 
 
 def _check_right(connection: psycopg.Connection[Any], name: str, info: RepositoryInfo) -> None:
@@ -341,36 +276,6 @@ def _check_made_by_this(name: str, stamp: Stamp | None) -> None:
         )
 
 
-def _check_foreign(connection: psycopg.Connection[Any], name: str) -> None:
-    """Refuses a repository among whose tables are others, or on which others depend."""
-    _refuse_others(name, _members(connection, name))
-    outside = connection.execute(_OUTSIDE.encode(), {"schema": quoted(name)}).fetchall()
-    if outside:
-        raise IllegalState(_in_use(name, _some([str(text) for (text,) in outside])))
-
-
-def _refuse_others(name: str, members: list[_Member]) -> None:
-    made = _made()
-    others = [
-        f"{one.type} {one.identity}"
-        for one in members
-        if (one.type, one.name) not in made
-        and not (one.type == "sequence" and MADE_LATER.fullmatch(one.name or ""))
-    ]
-    if others:
-        raise IllegalState(
-            f"repository {name!r} is not destroyed: schema {name!r} holds what is not the "
-            f"repository's: {_some(others)}; move that to another schema, or drop it"
-        )
-
-
-def _in_use(name: str, what: str) -> str:
-    return (
-        f"repository {name!r} is not destroyed, as others depend on it: {what}; drop them first: "
-        "nothing of another schema is ever dropped"
-    )
-
-
 def _check_waiting(connection: psycopg.Connection[Any], name: str) -> None:
     query = sql.SQL(_WAITS).format(r=sql.Identifier(name), schema=sql.Literal(quoted(name)))
     with connection.cursor(row_factory=class_row(Waiting)) as cursor:
@@ -380,10 +285,5 @@ def _check_waiting(connection: psycopg.Connection[Any], name: str) -> None:
         advice = ". ".join(f"{kind}: {ADVICE[kind]}" for kind in kinds)
         raise IllegalState(
             f"repository {name!r} is not destroyed, and nothing happened: it has "
-            f"{_some([str(one) for one in found])}. {advice}"
+            f"{some([str(one) for one in found])}. {advice}"
         )
-
-
-def _some(texts: list[str]) -> str:
-    more = len(texts) - SHOWN
-    return ", ".join(texts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
