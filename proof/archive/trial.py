@@ -51,10 +51,13 @@ TRIMMED_DAYS: Final = (15, 2)
 SLACK: Final = dt.timedelta(hours=1)
 QUEUE: Final = onceq.Queue("words", str, str, abort_limit=5, keep_body=True)
 GENERATE: Final = """
-insert into {r}.history (finished_at, enqueued_at, started_at, send_no, server, queue_id, aborts,
-        role, outcome, eid, rid, correlation_id, code, error, sha256, body)
+with client as (
+    insert into {r}.registrant (name) values ('generated ' || gen_random_uuid())
+        returning registrant_id)
+insert into {r}.history (finished_at, enqueued_at, started_at, send_no, server, queue_id,
+        registrant_id, aborts, role, outcome, eid, rid, correlation_id, code, error, sha256, body)
     select ended, ended - interval '3 s', ended - interval '20 ms', n, 7, q.queue_id,
-        (mod(n, 50) = 0)::integer,
+        case when mod(n, 10) = 1 then client.registrant_id end, (mod(n, 50) = 0)::integer,
         case when mod(n, 3) = 0 then 'datagram' else 'request' end::{r}.role,
         case when mod(n, 100) = 0 then 'failed' else 'done' end::{r}.outcome,
         md5('generated ' || n)::uuid, 'order-' || n, case when mod(n, 5) = 0 then 'c-' || n end,
@@ -66,7 +69,7 @@ insert into {r}.history (finished_at, enqueued_at, started_at, send_no, server, 
         cross join lateral (
             select clock_timestamp() - make_interval(secs => mod(n * 7919, {days} * 86400))
         ) t (ended)
-        cross join {r}.queue q
+        cross join {r}.queue q cross join client
     where q.name = 'words'
 """
 GENERATE_ATTEMPTS: Final = """

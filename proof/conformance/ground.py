@@ -77,6 +77,10 @@ class Repository(Protocol):
         """Moves the time on."""
         ...
 
+    def trim(self) -> None:
+        """Trims from history all that may go; what is in no archive is lost."""
+        ...
+
     def effects(self) -> list[str]:
         """Returns what committed handlers have written by `effect`."""
         ...

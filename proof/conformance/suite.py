@@ -18,6 +18,7 @@ from proof.conformance import (
     processing_behaviours,
     server_behaviours,
     stream_behaviours,
+    trim_behaviours,
     window_behaviours,
 )
 from proof.conformance.ground import Connection, NotConformant, Repository
@@ -36,6 +37,7 @@ _ROOMS = (
     history_behaviours,
     stream_behaviours,
     order_behaviours,
+    trim_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(
     one

@@ -25,6 +25,7 @@ from proof.oracle.rows import (
     RegistrationRow,
     Transaction,
 )
+from proof.oracle.spent import ended
 from proof.oracle.state import (
     CLIENT_ROLES,
     State,
@@ -243,14 +244,10 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
     """
     me, rid = op.who.registrant_id, op.request.rid
     there = [row for row in own_rows(state, tx, me) if row.rid == rid]
-    ended: list[ElementRow] = [
-        row.element
-        for row in state.history.seen(tx)
-        if row.element.registrant_id == me and row.element.rid == rid
-    ]
-    if not ended and _is_changing(state, tx, op):
+    done = [row for row in ended(state, tx, me) if row.rid == rid]
+    if not done and _is_changing(state, tx, op):
         raise Blocked
-    known = there[0] if there and there[0].role == Role.REQUEST else next(iter(ended), None)
+    known = there[0] if there and there[0].role == Role.REQUEST else next(iter(done), None)
     if known is None:
         return None
     if known.body != op.request.body:

@@ -14,6 +14,7 @@ from onceq.model.queue import QueueKind
 from proof.oracle import clients
 from proof.oracle.clients import own_rows
 from proof.oracle.rows import Blocked, Transaction
+from proof.oracle.spent import ended
 from proof.oracle.state import State, find_queue, to_element
 
 if TYPE_CHECKING:
@@ -63,11 +64,8 @@ def _plain_send(
     """Returns the send of one of them; None: it does not fit."""
     at, who = of[0] - 1, of[1]
     rid, body = op.rids[at], op.bodies[at]
-    known = [row.rid for row in own_rows(state, tx, who.registrant_id)] + [
-        row.element.rid
-        for row in state.history.seen(tx)
-        if row.element.registrant_id == who.registrant_id
-    ]
+    own = [*own_rows(state, tx, who.registrant_id), *ended(state, tx, who.registrant_id)]
+    known = [row.rid for row in own]
     queue = find_queue(state, tx, op.queue)
     fits = queue.enqueue_started and len(body) <= queue.settings.body_bytes_max
     if not fits or rid in known or not _lives(state, tx, who):

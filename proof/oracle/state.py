@@ -64,6 +64,7 @@ class State:
         self.elements: Table[ElementRow] = Table()
         self.registrations: Table[RegistrationRow] = Table()
         self.history: Table[HistoryRow] = Table()
+        self.spent: Table[ElementRow] = Table()
         self.begun: Table[int] = Table()
         self.attempts: Table[AttemptRow] = Table()
         self.servers: Table[ServerRow] = Table()

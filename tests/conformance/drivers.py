@@ -13,13 +13,18 @@ import psycopg
 from onceq.engine.desk.seated import seated_op
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.perform.guarded import HandlerConnection
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.sessions import session
+from onceq.manager import trimming
 from onceq.model import ops
+from onceq.model.archive_ops import ArchiveBegin
 from onceq.model.desk_ops import GROUPINGS, group_key
 from onceq.testing.repositories import EMPTY
 from proof.oracle.memory import MemoryDriver, memory_repository
+from proof.oracle.rows import Transaction
+from proof.oracle.spent import trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -70,6 +75,13 @@ class PostgresRepository:
 
     def advance(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
+
+    def trim(self) -> None:
+        with contextlib.closing(driver.connect(self.conninfo)) as connection:
+            spark = SparkDriver(connection, self.name)
+            due = spark.run(trimming.due(self.time + timedelta(days=1), unarchived=True))
+            epoch = spark.perform(ArchiveBegin(root=None)).epoch
+            spark.run(trimming.remove(epoch, due))
 
     def effects(self) -> list[str]:
         with psycopg.connect(self.conninfo) as connection:
@@ -267,6 +279,9 @@ class MemoryRepository:
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
+
+    def trim(self) -> None:
+        trim(self.oracle.state, Transaction(0, 0, is_open=False))
 
     def effects(self) -> list[str]:
         return [row.key for row in self.oracle.effects()]

@@ -34,7 +34,15 @@ WITHOUT_SQL = {
 
 CHANGE_NOTHING = {
     *("ArchiveCount", "ArchiveDead", "ArchiveDue", "ArchiveManifest", "ArchiveRedriven"),
-    *("ArchiveTables", "Attend", "LastUser", "BeginWork", "Identify", "ListClients"),
+    *(
+        "ArchiveOwners",
+        "ArchiveTables",
+        "Attend",
+        "LastUser",
+        "BeginWork",
+        "Identify",
+        "ListClients",
+    ),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast"),

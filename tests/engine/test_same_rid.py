@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 RAW = onceq.Queue("raw", bytes, bytes)
 STOP = "pg_advisory_xact_lock(4711)"
 CHECKS = {
-    "send": ("exit when eid is not null and not found;", "exit when eid is not null;"),
+    "send": ("exit when eid is not null and not found and", "exit when eid is not null and"),
     "send_one": (
-        "            if not found then\n                done",
-        "            if true then\n                done",
+        "            if not found and not (may_be_spent and",
+        "            if not (may_be_spent and",
     ),
     "send_many": (
         "    if exists (select from unnest",

@@ -81,8 +81,8 @@ def forget(
 
     Refused (exit 1) while it is connected or has something outstanding; with --force its life is
     ended and its requests are cancelled. What failed and is held in error queues stays. If the
-    client does connect again, it is told what it sent last; while history is kept, none of its
-    rids runs twice. Exit 3: there is no such client.
+    client does connect again, it is told what it sent last, and none of its rids runs twice.
+    Exit 3: there is no such client.
     """
     with invoked.open() as qm:
         gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)

@@ -35,8 +35,8 @@ def trim(
 
     Refused (exit 1) if nothing was ever archived, except with --unarchived, and if a file is not
     what was archived. The records of a request stay while it, its reply or its failed element is
-    in a queue, and while it is the last that a client sent or received. A trimmed rid counts as
-    new again: keep history for longer than any client may be away. A run that dies may be repeated.
+    in a queue, and while it is the last that a client sent or received. A trimmed rid stays known:
+    if its client sends it again, it does not run again. A run that dies may be repeated.
     """
     target = invoked.target
     order = TrimOrder(keep_days=keep_days, unarchived=unarchived, dry_run=dry_run)

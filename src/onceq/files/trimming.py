@@ -60,7 +60,8 @@ def trim_history(order: TrimOrder, located: Located, repository: str = "onceq") 
 
     The history of a request stays as long as it, or its reply, is in a queue, or a client's
     registration names it; its aborts stay as long as it is in a queue itself.
-    **A rid that is trimmed is new again.** Raises IllegalState (nothing was
+    A rid that is trimmed stays known, and never runs again. History of a client of which a
+    transaction is open may stay until a later trim. Raises IllegalState (nothing was
     ever archived), FileMismatch (a file is not what was archived), Fenced (a run of the archive
     has begun), CannotConnect, ConnectionLost, InDoubt: some may be removed, and it may be repeated.
     """

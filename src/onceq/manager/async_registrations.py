@@ -69,7 +69,7 @@ class AsyncRegistrationOperations:
 
         thread: one thread of it; None: all. The answer is empty if the client is not known. What
         remains tells a later connect that it is disconnected, and what it sent last: no rid runs
-        twice while history is kept.
+        twice.
         IllegalState: it is connected or has something outstanding, and forced is False. If forced,
         its life is ended and its requests are cancelled. DeadlineExceeded: nothing happened.
         """

@@ -16,6 +16,8 @@ from onceq.model.archive_ops import (
     ArchivedFile,
     ArchiveDue,
     ArchiveManifest,
+    ArchiveOwners,
+    ArchiveSpend,
     ArchiveTables,
     ArchiveTrim,
     ArchiveTrimmed,
@@ -25,6 +27,8 @@ from onceq.model.ops import Program
 
 PAGES: Final = 1000
 """Of a table, read or trimmed in one transaction: 8 MB, besides long values stored elsewhere."""
+WAIT_S: Final = 1.0
+"""How long a client's transaction is waited for, once in its life; its sends wait behind that."""
 
 
 def _counts() -> dict[Kind, int]:
@@ -79,8 +83,13 @@ def holding(due: Due) -> Program[list[ArchivedFile]]:
 
 
 def remove(epoch: int, due: Due) -> Program[dict[str, int]]:
-    """Removes what is due, whose files were read again; returns how many rows, by kind. Fenced."""
+    """Removes what is due, whose files were read again; returns how many rows, by kind. Fenced.
+
+    History of a client of which a transaction stays open stays, if none of its ever went before.
+    """
     removed = {kind.value: 0 for kind in Kind}
+    for one in (yield from ArchiveOwners(before=due.before)) if due.days[Kind.HISTORY] else ():
+        yield from ArchiveSpend(registrant_id=one, timeout_s=WAIT_S)
     for kind, days in due.days.items():
         pages: Sequence[dict[str, Any]] = (yield from _pages(kind)) if days else ()
         for where in pages:

@@ -183,10 +183,27 @@ class ArchiveDue(Op[list[DueDay]]):
     pages: Integer
 
 
+class ArchiveOwners(Op[list[int]]):
+    """The registrants with history that ended before a time, and none of whose may go yet."""
+
+    before: datetime
+
+
+class ArchiveSpend(Op[bool], changes="history of a registrant may be trimmed from now on"):
+    """Lets history of a registrant be trimmed: its sends look from now on for what was (finding 3).
+
+    False: for `timeout_s` a transaction of its client was open, so its history stays for now.
+    """
+
+    registrant_id: Integer
+    timeout_s: float
+
+
 class ArchiveTrim(Op[int], changes="rows that are in files are removed"):
     """Removes, from some pages, what may be removed and ended on these days; returns how many.
 
-    unarchived: also what is in no file.
+    History of a registrant goes only after an `ArchiveSpend`. Its rids stay: sent again, each is
+    answered as done, or refused. unarchived: also what is in no file.
     """
 
     epoch: int

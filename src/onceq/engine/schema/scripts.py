@@ -35,6 +35,7 @@ MIGRATIONS = (
     "0014_streams",
     "0015_levels",
     "0016_order",
+    "0017_spent",
 )
 FUNCTION_FILES = (
     "base",
@@ -42,6 +43,7 @@ FUNCTION_FILES = (
     "conclude",
     "cursor",
     "order",
+    "spent",
     "queue",
     "request",
     "outstanding",

@@ -1,6 +1,6 @@
 -- The archive (spec P4): which records may be read, the manifest, and what may then be removed.
--- Tables: archive, archive_run, archive_file (written), history, attempt (read, trimmed), element,
--- registration, redrive (read). Locks: the row of archive.
+-- Tables: archive, archive_run, archive_file, spent (written), history, attempt (read, trimmed), element,
+-- registrant, registration, redrive (read). Locks: the row of archive.
 
 -- Begins a run, and fences the previous one. The root is kept, and another one is refused; null is for
 -- a run that only trims.
@@ -207,7 +207,8 @@ begin
             coalesce((select a.archived from onceq.archive a), 0);
 end $$;
 
--- Removes, from some pages, what may be removed and ended on one of these days, in UTC; returns how many.
+-- Removes, from some pages, what may be removed and ended on one of these days, in UTC; returns how many. History of
+-- a registrant goes only once `archive_spend` has let it, and leaves its rids in `spent`.
 create or replace function onceq.archive_trim(
     p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_unarchived boolean, p_table oid,
     p_page bigint, p_pages integer
@@ -217,11 +218,10 @@ declare
     a onceq.archive := onceq.lock_archive(p_epoch);
     removed bigint;
 begin
-    execute format('delete from %s x where %s and %s and (%s at time zone ''UTC'')::date = any ($3)',
-            onceq.archive_table(p_kind, p_table), onceq.archive_pages(p_page, p_pages), onceq.archive_removable(p_kind),
-            onceq.archive_ended(p_kind))
-        using p_before, onceq.archive_trims_until(a.archived, p_unarchived), p_days;
-    get diagnostics removed = row_count;
+    execute onceq.archive_deletion(p_kind, onceq.archive_table(p_kind, p_table),
+            format('%s and %s and (%s at time zone ''UTC'')::date = any ($3)', onceq.archive_pages(p_page, p_pages),
+                onceq.archive_removable(p_kind), onceq.archive_ended(p_kind)))
+        into removed using p_before, onceq.archive_trims_until(a.archived, p_unarchived), p_days;
     return removed;
 end $$;
 

@@ -1,5 +1,5 @@
 -- Bulk enqueue (spec P3): rows of a DataFrame, each once by its rid, however often it is sent.
--- Tables: element, registrant, queue (written), history, repository (read). Locks: the registrant's anchor and
+-- Tables: element, registrant, queue (written), history, spent, repository (read). Locks: the registrant's anchor and
 -- the queue (advisory, shared), then elements by rid: two that enqueue the same rows wait for each
 -- other, and never in a cycle.
 
@@ -45,6 +45,7 @@ begin
             where not exists (select from onceq.history h
                     where h.rid = x.rid collate "C" and h.registrant_id = p_registrant offset 0)
               and not exists (select from onceq.history h where h.eid = x.id and p_registrant is null offset 0)
+              and x.rid not in (select * from onceq.spent_of(p_registrant, p_rids))
             order by x.rid) s
         on conflict do nothing;
     get diagnostics added = row_count;
@@ -117,10 +118,11 @@ language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
     mine xid := pg_current_xact_id()::xid;
+    may_be_spent boolean := (select has_spent from onceq.registrant where registrant_id = p_registrant);
     found_one record;
 begin
     select min(x.rid) filter (where content <> sha256(x.body)) as other,
-           min(x.rid) filter (where case when coalesce(h.sha256, d.sha256) is null then e.role is null
+           min(x.rid) filter (where case when coalesce(h.sha256, d.sha256, t.sha256) is null then e.role is null
                else e.xmin = mine end) as racing
         into found_one
         from unnest(p_rids, p_ids, p_bodies) x (rid, id, body)
@@ -133,7 +135,10 @@ begin
             order by y.finished_at limit 1) h on true
         left join lateral (select y.sha256 from onceq.history y where y.eid = x.id and p_registrant is null
             order by y.finished_at limit 1) d on true
-        cross join lateral (select coalesce(h.sha256, d.sha256, case when e.role <> 'reply' then e.sha256 end)) c (content);
+        left join lateral (select y.sha256 from onceq.spent y where may_be_spent
+            and y.registrant_id = p_registrant and y.rid_sha256 = onceq.rid_sha256(x.rid)) t on true
+        cross join lateral (select coalesce(h.sha256, d.sha256, t.sha256,
+            case when e.role <> 'reply' then e.sha256 end)) c (content);
     if found_one.other is not null then
         raise exception 'rid "%" was sent before with other content', found_one.other using errcode = 'OQ006';
     elsif found_one.racing is not null then

@@ -1,7 +1,7 @@
 -- The Ops of many clerks of one process, in one transaction: the desk (ADR 28).
 -- A group never waits for a lock, and decides nothing rare: whoever has no row in an answer has had nothing
 -- done, and goes alone. A row's place is that of its Op in the group, from 1.
--- Tables: registrant, queue (read), element (written), history (read); as in request.sql for acknowledge. Locks:
+-- Tables: registrant, queue (read), element (written), history, spent (read); as in request.sql for acknowledge. Locks:
 -- the registrants' anchors (advisory, shared, tried), the queue's (advisory, shared, tried), elements by seq.
 
 -- Whose anchors this transaction has now, of these; statements that begin later see what their holders left.
@@ -47,17 +47,17 @@ begin
             from unnest(p_registrants, p_epochs, p_send_nos, p_rids, p_acks, p_properties, p_sha256s, p_bodies)
                 with ordinality x (id, epoch, send_no, rid, ack, properties, sha256, body, place)
             join onceq.registrant r on r.registrant_id = x.id and r.epoch = x.epoch
-            where x.place = any (held) and r.reply_queue_id is not null
-              and octet_length(x.body) <= home.body_bytes_max
-            order by x.place
+            where x.place = any (held) and r.reply_queue_id is not null and octet_length(x.body) <= home.body_bytes_max
+              and (not r.has_spent or onceq.note_spent()) order by x.place
             on conflict (registrant_id, rid) do nothing returning element.eid
     ) select array_agg(i.eid) into sent from inserted i;
     -- Was any of these done before? Later than the insert, as in send: what had the rid until now has ended.
     if exists (select from unnest(p_registrants, p_rids) x (id, rid), lateral (select from onceq.history h
-                   where h.rid = x.rid collate "C" and h.registrant_id = x.id offset 0) done) then
+                   where h.rid = x.rid collate "C" and h.registrant_id = x.id offset 0) done)
+            or current_setting('onceq_setting.may_be_spent', true) = 'on' then
         with gone as (
-            delete from onceq.element e where e.eid = any (sent) and exists (select from onceq.history h
-                where h.rid = e.rid and h.registrant_id = e.registrant_id) returning e.eid
+            delete from onceq.element e where e.eid = any (sent) and (onceq.is_spent(e.registrant_id, e.rid) or exists (
+                select from onceq.history h where h.rid = e.rid and h.registrant_id = e.registrant_id)) returning e.eid
         ) select array(select unnest(sent) except select g.eid from gone g) into sent;
     end if;
     perform onceq.free_replies(x.id, array[x.ack], x.keep)

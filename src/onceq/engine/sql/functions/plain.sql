@@ -1,7 +1,7 @@
 -- The plain case of what is done for each request, flat: scalars in and out, and one statement for each
 -- thing that is done (ADR 26). Nothing rare is decided here: it is left to the general functions, which
 -- look at everything anew, in the same transaction.
--- Tables: registrant, queue (read), element, history (written). Locks: as in request.sql and server.sql.
+-- Tables: registrant, queue, spent (read), element, history (written). Locks: as in request.sql and server.sql.
 
 -- Sends a request, as `send` does; returns eid, state and bell, with a blank between them. The plain case is
 -- one of a clerk's own session, which has the settings that `send` makes for itself. p_sha256: of the body.
@@ -14,7 +14,7 @@ create or replace function onceq.send_one(
 language plpgsql volatile as $$
 declare
     at_lane smallint := 9 /* fresh */ - p_priority;
-    home integer; replies integer; id uuid;
+    home integer; replies integer; may_be_spent boolean; id uuid;
     done text;  -- assigned, not performed: an expression needs no statement
 begin
     if p_own_transaction and coalesce(p_not_before, p_expires_at) is null
@@ -24,7 +24,7 @@ begin
         done := concat(
             pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant),
             pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue)));
-        select r.reply_queue_id into replies from onceq.registrant r
+        select r.reply_queue_id, r.has_spent into replies, may_be_spent from onceq.registrant r
             where r.registrant_id = p_registrant and r.epoch = p_epoch;
         if replies is not null then
             select q.queue_id into home from onceq.queue q
@@ -42,7 +42,7 @@ begin
             on conflict (registrant_id, rid) do nothing;
         if found then
             perform from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant;
-            if not found then
+            if not found and not (may_be_spent and onceq.is_spent(p_registrant, p_rid)) then
                 done := case when p_sleep then onceq.clerk_falls_asleep(p_registrant) end;
                 done := case when cardinality(p_ack) > 0 then onceq.free_replies(p_registrant, p_ack, p_keep) end;
                 return concat(id, ' new ', onceq.queue_bell(home, true));

@@ -1,5 +1,5 @@
 -- The clerk's operations: connect, disconnect, send, receive, acknowledge (spec C1).
--- Tables: registrant, registration, element, queue, history. Locks: the registrant's anchor
+-- Tables: registrant, registration, element, queue, history, spent (read). Locks: the registrant's anchor
 -- (advisory; shared, but exclusive in connect and disconnect), then the queue's in a send (advisory,
 -- shared), then elements by seq.
 
@@ -186,8 +186,8 @@ begin
 end $$;
 
 -- What is known of a rid that was sent before, checked against the content sent now: 'queued',
--- 'replied', or 'done' if its reply was acknowledged, even if that is kept; null if the rid is not
--- known. Other content is an error (finding 3).
+-- 'replied', or 'done' if its reply was acknowledged, even if that is kept or its history was trimmed; null if
+-- the rid is not known. Other content is an error (finding 3).
 create or replace function onceq.sent_before(
     p_registrant integer, p_rid text, p_sha256 bytea, out eid uuid, out state text
 )
@@ -209,6 +209,10 @@ begin
         if found then
             eid := past.eid;
             known := past.sha256;
+        end if;
+        if eid is null then  -- later than the look into history
+            select s.eid, s.sha256 into eid, known from onceq.spent s
+                where s.registrant_id = p_registrant and s.rid_sha256 = onceq.rid_sha256(p_rid);
         end if;
         state := case when eid is not null then coalesce(state, 'done') end;
     end if;
@@ -236,7 +240,7 @@ declare
 begin
     state := onceq.prepare_tagged(p_registrant, p_queue) || onceq.check_moments(p_not_before, p_expires_at);
     for try in 1 .. 3 loop
-        select q.queue_id, r.reply_queue_id, case when not q.durable then onceq.current_life() end as life
+        select q.queue_id, r.reply_queue_id, r.has_spent, case when not q.durable then onceq.current_life() end as life
             into x from onceq.registrant r, onceq.queue q
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
@@ -253,7 +257,7 @@ begin
                     p_not_before, p_expires_at, p_content_type, p_properties, x.life, sha256(p_body), p_body)
                 on conflict (registrant_id, rid) do nothing returning element.eid into eid;
             perform from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant;
-            exit when eid is not null and not found;
+            exit when eid is not null and not found and not (x.has_spent and onceq.is_spent(p_registrant, p_rid));
             delete from onceq.element e where e.eid = send.eid;
         end if;
         select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
@@ -323,7 +327,7 @@ create or replace function onceq.send_many(
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
-    sent integer;
+    sent integer; gone integer;
     ids uuid[] := array(select onceq.new_eid() from generate_subscripts(p_rids, 1));
 begin
     perform onceq.prepare_tagged(p_registrant, p_queue);
@@ -338,17 +342,20 @@ begin
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-              and q.kind <> 'reply'
+              and q.kind <> 'reply' and (not r.has_spent or onceq.note_spent())
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
     -- Were some of these done before? Look for each by the index of rids: a join, planned while
     -- history was short, would read all of history for each batch from then on.
     if exists (select from unnest(p_rids) x (rid), lateral (select from onceq.history h
-                   where h.rid = x.rid collate "C" and h.registrant_id = p_registrant offset 0) done) then
+                   where h.rid = x.rid collate "C" and h.registrant_id = p_registrant offset 0) done)
+            or current_setting('onceq_setting.may_be_spent', true) = 'on' then
         delete from onceq.element e where e.eid = any (ids) and e.rid in (select h.rid from onceq.history h
-            where h.registrant_id = p_registrant and h.rid = any (p_rids));
-        sent := 0;
+            where h.registrant_id = p_registrant and h.rid = any (p_rids)
+            union all select * from onceq.spent_of(p_registrant, p_rids));
+        get diagnostics gone = row_count;
+        sent := sent - gone;
     end if;
     return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
         p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent, p_keep) b;
