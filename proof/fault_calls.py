@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import onceq
@@ -64,6 +65,9 @@ def register(qm: onceq.QueueManager) -> None:
     qm.deregister(THINGS.name, handle)
     qm.register(THINGS.name, "leaver")
     qm.forget("leaver", forced=True)
+    name = f"finisher-{uuid.uuid4()}"  # a closed one never comes back
+    qm.register(THINGS.name, name)
+    qm.close_client(name, forced=True)
 
 
 def enqueue_tagged(qm: onceq.QueueManager, count: int) -> None:

@@ -177,7 +177,7 @@ that cannot commit, and the checker would see an execution after the failure was
 QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
     *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
-    *("Deregister", "ForgetClient", "EnqueueTagged", "ClaimEid"),
+    *("Deregister", "ForgetClient", "CloseClient", "EnqueueTagged", "ClaimEid"),
     *("BeginReply", "TakeReply", "SettleReply"),
 )
 VERDICT: Final = _around("Judge")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from onceq import errors
 from onceq.clerk import program as clerk
-from onceq.model import ops
+from onceq.model import admin_ops, ops
 from proof.conformance.ground import (
     Connection,
     Repository,
@@ -86,6 +88,30 @@ def an_open_transaction_keeps_its_history(place: Repository) -> None:
     same(client.perform(_again(session, "1")).state, "done")
     place.trim()
     client.perform(ops.Commit())
+
+
+def a_closed_name_is_refused(place: Repository) -> None:
+    """Its rids are forgotten, so nobody may speak for it, in any thread (finding 3)."""
+    _, client, session, _ = _trimmed(place, "12")
+    client_of(place, thread="2")
+    operator = place.session()
+    close = admin_ops.CloseClient(name="till-7")
+    refuses(operator, errors.IllegalState, close, "is connected")
+    same(client.perform(_again(session, "1")).state, "done")
+    gone = operator.perform(replace(close, forced=True))
+    same([one.thread for one in gone], ["", "2"])
+    refuses(client, errors.Fenced, _again(session, "1"))
+    says = (
+        'client "till-7" was closed: what it has sent is forgotten, and would run twice: connect by'
+    )
+    for thread in ("", "2", "3"):
+        refuses(operator, errors.IllegalState, ops.Connect(name="till-7", thread=thread), says)
+    refuses(operator, errors.IllegalState, ops.Register(queue="orders", name="till-7"), says)
+    same({one.state for one in operator.perform(admin_ops.ListClients(name="till-7"))}, {"closed"})
+    same([one.thread for one in operator.perform(close)], ["", "2"])
+    same(operator.perform(admin_ops.CloseClient(name="till-8")), [])
+    operator.perform(ops.Connect(name="till-8"))
+    place.trim()
 
 
 def _trimmed(

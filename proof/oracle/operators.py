@@ -14,6 +14,7 @@ from onceq.model import admin_ops
 from onceq.model.element import RequestOutcome, Role
 from proof.oracle.clients import kept_replies, own_rows, session_tags
 from proof.oracle.rows import Failure, RegistrantRow, RegistrationRow
+from proof.oracle.spent import drop_spent
 from proof.oracle.state import conclude
 from proof.oracle.takeover import name_another
 
@@ -55,7 +56,7 @@ def _info(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Client
     return admin_ops.ClientInfo(
         name=who.name,
         thread=who.thread,
-        state=who.state,
+        state="closed" if who.is_closed else who.state,
         epoch=who.epoch,
         requests=len(requests),
         replies=len(own) - len(requests),
@@ -90,6 +91,20 @@ def forget_client(
                 "outstanding: it is not forgotten"
             )
         answer.append(_forget(state, tx, who))
+    return answer
+
+
+def close_client(
+    state: State, tx: Transaction, op: admin_ops.CloseClient
+) -> list[admin_ops.Forgotten]:
+    """Answers CloseClient."""
+    forget = admin_ops.ForgetClient(name=op.name, forced=op.forced)
+    answer = forget_client(state, tx, forget)
+    for who in state.registrants.seen(tx):
+        if who.name == op.name:
+            closed = replace(who, is_closed=True, has_spent=True)
+            state.registrants.put(tx, who.registrant_id, closed)
+            drop_spent(state, tx, who.registrant_id)
     return answer
 
 

@@ -37,7 +37,15 @@ if TYPE_CHECKING:
 
 
 def anchor(state: State, tx: Transaction, name: str, thread: str) -> RegistrantRow:
-    """Returns the anchor of a registrant, made if there is none, locked for this transaction."""
+    """Returns the anchor of a registrant, made if there is none, locked for this transaction.
+
+    Raises IllegalState: its name was closed.
+    """
+    if any(row.name == name and row.is_closed for row in state.registrants.seen(tx)):
+        raise IllegalState(
+            f'client "{name}" was closed: what it has sent is forgotten, and would run twice: '
+            "connect by a name that was never used"
+        )
     for row in state.registrants.seen(tx):
         if row.name == name and row.thread == thread:
             break

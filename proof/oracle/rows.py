@@ -44,7 +44,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The anchor of a registrant. has_spent: history of it may have been trimmed."""
+    """The anchor of a registrant. has_spent: its history may have been trimmed."""
 
     registrant_id: int
     name: str
@@ -54,6 +54,7 @@ class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
     reply_queue_id: int | None = None
     connected_at: datetime | None = None
     has_spent: bool = False
+    is_closed: bool = False
 
 
 def fenced_text(who: RegistrantRow | None, epoch: int) -> str:

@@ -36,10 +36,24 @@ def trim(state: State, tx: Transaction) -> int:
         if row.element.registrant_id is not None:
             if not _may_lose(state, tx, row.element.registrant_id):
                 continue
-            state.spent.put(tx, state.spent.new_key(), row.element)
+            if not _is_closed(state, tx, row.element.registrant_id):
+                state.spent.put(tx, state.spent.new_key(), row.element)
         state.history.put(tx, key, None)
         gone += 1
     return gone
+
+
+def drop_spent(state: State, tx: Transaction, registrant_id: int) -> None:
+    """Forgets what is left of the requests of a registrant whose history was trimmed."""
+    for key in list({**state.spent.rows, **state.spent.pending}):
+        row = state.spent.get(tx, key)
+        if row is not None and row.registrant_id == registrant_id:
+            state.spent.put(tx, key, None)
+
+
+def _is_closed(state: State, tx: Transaction, registrant_id: int) -> bool:
+    who = state.registrants.get(tx, registrant_id)
+    return who is not None and who.is_closed
 
 
 def _is_asked_for(state: State, tx: Transaction, element: ElementRow) -> bool:

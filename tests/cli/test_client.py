@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
+from onceq.errors import IllegalState
 from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:
@@ -85,3 +86,14 @@ def test_a_queue_tells_its_oldest_and_its_rate(cli: Cli, qm: onceq.QueueManager)
 def test_reply_queues_are_hidden_unless_asked_for(cli: Cli) -> None:
     assert [row["kind"] for row in cli.json("queue", "list").lines] == ["request", "error"]
     assert "reply" in {row["kind"] for row in cli.json("queue", "list", "--all").lines}
+
+
+@pytest.mark.usefixtures("till")
+def test_a_closed_name_is_refused(cli: Cli, qm: onceq.QueueManager) -> None:
+    assert 'client "till" is connected' in cli("client", "close", "till", code=1).err
+    assert cli.json("client", "close", "till", "--force").item["cancelled"] == 2
+    assert cli.json("client", "list").item["state"] == "closed"
+    closed = pytest.raises(IllegalState, match="closed")
+    with closed, qm.clerk("till", RAW) as clerk:
+        clerk.connect()
+    assert "nobody" in cli("client", "close", "nobody", code=3).err

@@ -162,6 +162,39 @@ def test_history_of_who_was_not_asked_stays(qm: onceq.QueueManager, driver: Spar
     assert removed() == 1
 
 
+def test_a_closed_client_leaves_nothing_and_nobody_connects_by_its_name(
+    qm: onceq.QueueManager, driver: SparkDriver
+) -> None:
+    end(qm, "a", "b")
+    trim(qm)
+    assert [one.s_rid for one in qm.close_client("till", forced=True)] == ["last"]
+    says = "connect by a name that was never used"
+    with pytest.raises(errors.IllegalState, match=says), qm.clerk("till", WORDS) as clerk:
+        clerk.connect()
+    assert [one.state for one in qm.clients("till")] == ["closed"]
+    left = f"select count(*) from {qm.repository}.spent"
+    assert scalar(qm.located.conninfo, left) == 0
+    driver.connection.execute(f"delete from {qm.repository}.registration".encode())
+    assert trim(qm) == 1
+    assert scalar(qm.located.conninfo, left) == 0
+    assert qm.close_client("nobody") == []
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_close_waits_for_who_is_connecting(qm: onceq.QueueManager) -> None:
+    """A thread that is new is not left out, whichever comes first."""
+    with qm.clerk("till", WORDS) as clerk:
+        clerk.connect()
+    with contextlib.closing(connect(qm.located.conninfo)) as connection:
+        late = SparkDriver(connection, qm.repository)
+        late.perform(ops.BeginWork())
+        late.perform(ops.Connect(name="till", thread="2"))
+        closing = Background(lambda: qm.close_client("till", forced=True, timeout_s=60))
+        wait_blocked(qm.located.conninfo, "close_client", closing)
+        late.perform(ops.Commit())
+        assert [one.thread for one in closing.result()] == ["", "2"]
+
+
 def _nobody(**_: Any) -> Generator[Any, Any, list[int]]:
     yield from ()
     return []

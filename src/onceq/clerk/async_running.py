@@ -140,7 +140,11 @@ class AsyncRunning(Shown[T, R]):
         await self._link.close()
 
     async def __aenter__(self) -> Self:
-        return await self.connect()
+        try:
+            return await self.connect()
+        except BaseException:
+            await self.close()
+            raise
 
     async def __aexit__(
         self,

@@ -141,7 +141,11 @@ class Running(Shown[T, R]):
         self._link.close()
 
     def __enter__(self) -> Self:
-        return self.connect()
+        try:
+            return self.connect()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self,

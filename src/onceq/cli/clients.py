@@ -1,4 +1,4 @@
-"""`onceq client list` and `onceq client forget`: who sends, and forgetting those who left."""
+"""`onceq client list`, `forget` and `close`: who sends, and the end of those who left."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from onceq.cli.command import Invocation, command
 from onceq.cli.exits import NOT_FOUND, OK
 from onceq.cli.output import hint
-from onceq.model.admin_ops import ClientInfo
+from onceq.model.admin_ops import ClientInfo, Forgotten
 
-app: Final = typer.Typer(no_args_is_help=True, help="Clients: list them, forget one.")
+app: Final = typer.Typer(no_args_is_help=True, help="Clients: list them, forget or close one.")
 
 COLUMNS: Final = (
     *("name", "thread", "state", "epoch", "outstanding", "replies", "waits", "last sent"),
@@ -86,6 +86,37 @@ def forget(
     """
     with invoked.open() as qm:
         gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)
+    return _said(invoked, name, gone)
+
+
+@command(app, "close")
+def close(
+    invoked: Invocation,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")
+    ],
+    *,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Do it even if it is connected: cancel its requests and fence it."
+        ),
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
+    ] = 10.0,
+) -> int:
+    """Close a client's name for ever: as forget, and the rids of trimmed history go too.
+
+    Nobody can connect by this name again, so nothing that it sent can run twice. There is no way
+    back. Exit 3: there is no such client.
+    """
+    with invoked.open() as qm:
+        gone = qm.close_client(name, forced=force, timeout_s=timeout_s)
+    return _said(invoked, name, gone)
+
+
+def _said(invoked: Invocation, name: str, gone: list[Forgotten]) -> int:
     rows = [{"name": name, **asdict(one)} for one in gone]
     if not rows:
         hint(f"onceq: no client {name!r} is here: `onceq client list` shows them")

@@ -77,6 +77,20 @@ class AsyncRegistrationOperations:
             program.forget_op(name, thread, forced=forced, timeout_s=timeout_s), timeout_s
         )
 
+    async def close_client(
+        self, name: str, *, forced: bool = False, timeout_s: float = 10.0
+    ) -> list[admin_ops.Forgotten]:
+        """Closes a client's name for ever: forgets it, and the rids of its trimmed history.
+
+        Whoever connects by this name is refused with IllegalState from then on, so nothing that it
+        sent can run twice. The answer is empty if the client is not known; its name stays free.
+        IllegalState: it is connected or has something outstanding, and forced is False. If forced,
+        its lives are ended and its requests are cancelled. DeadlineExceeded: nothing happened.
+        """
+        return await self._link.perform(
+            program.close_op(name, forced=forced, timeout_s=timeout_s), timeout_s
+        )
+
     async def deregister(self, queue: str, handle: ops.Registered) -> bool:
         """Destroys the registration of a handle with a queue. Fenced."""
         return await self._link.perform(

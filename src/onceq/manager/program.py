@@ -210,6 +210,12 @@ def forget_op(
     )
 
 
+def close_op(name: str, *, forced: bool, timeout_s: float) -> admin_ops.CloseClient:
+    """Returns the checked Op that closes a client's name. InvalidName, InvalidValue."""
+    op = forget_op(name, None, forced=forced, timeout_s=timeout_s)
+    return admin_ops.CloseClient(name=op.name, forced=op.forced, timeout_s=op.timeout_s)
+
+
 def lookup_op(rid: str | None, search: Places) -> ops.LookUp:
     """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
     names.check_keywords("lookup", search, Places)

@@ -49,10 +49,10 @@ class RidRange(Op[tuple[str, str] | None]):
 class ClientInfo:
     """A registrant, or a thread of one, as operators see it.
 
-    state: "new", "connected", "disconnected"; a client that died is connected. s_rid, s_state,
-    r_rid: as in connect's answer. requests: sent and not ended. replies: not acknowledged. kept:
-    acknowledged, and kept at its wish. waits: a session of it waits for a reply now. connected_at:
-    when its epoch began. sent_at, received_at: as far as history tells.
+    state: "new", "connected", "disconnected", "closed"; a client that died is connected. s_rid,
+    s_state, r_rid: as in connect's answer. requests: sent and not ended. replies: not acknowledged.
+    kept: acknowledged, and kept at its wish. waits: a session of it waits for a reply now.
+    connected_at: when its epoch began. sent_at, received_at: as far as history tells.
     """
 
     name: str
@@ -112,6 +112,21 @@ class ForgetClient(Op[list[Forgotten]], changes="what a client has left is freed
 
     name: str
     thread: str | None = None
+    forced: bool = False
+    timeout_s: float = 10.0
+
+
+class CloseClient(
+    Op[list[Forgotten]],
+    changes="a client is forgotten with its rids, and its name refused for ever",
+):
+    """Closes a client's name: forgets each of its threads, and its rids whose history was trimmed.
+
+    Whoever connects by this name is refused with IllegalState from then on. Raises what
+    ForgetClient does; nothing happened. Returns nothing for an unknown name, which stays free.
+    """
+
+    name: str
     forced: bool = False
     timeout_s: float = 10.0
 

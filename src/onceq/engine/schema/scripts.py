@@ -36,6 +36,7 @@ MIGRATIONS = (
     "0015_levels",
     "0016_order",
     "0017_spent",
+    "0018_closed",
 )
 FUNCTION_FILES = (
     "base",

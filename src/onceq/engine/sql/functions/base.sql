@@ -28,6 +28,8 @@
 --
 -- LOCK ORDER. A transaction takes its locks in this order, and so none waits for another in a circle:
 --
+--   0. a client's name (advisory: oid of the unique key of registrant, hash of the name): shared where a life of
+--      one of its threads begins, exclusive where it is closed.
 --   1. the anchor of a registrant (advisory: oid of registrant, its id): shared by whatever acts in a life
 --      of it, exclusive where a life begins or ends. It is the fence of clients: who holds it exclusively
 --      knows that no ghost of the former life is between its check and its commit.

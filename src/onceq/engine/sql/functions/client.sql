@@ -1,6 +1,6 @@
--- Operators' functions for clients: list them, and forget those that will not return (finding 3).
--- Tables: registrant, registration, element, history (written). Locks: the registrant's anchor
--- (advisory, exclusive in forget_client), then elements by seq.
+-- Operators' functions for clients: list them, forget those that will not return, close their names (finding 3).
+-- Tables: registrant, registration, element, history, spent (written). Locks: the client's name (advisory, exclusive in
+-- close_client), the registrant's anchor (advisory, exclusive in forget_client), then elements by seq.
 
 -- Every registrant, or those of one name, with a row for each thread. requests: sent and not ended. replies: not
 -- acknowledged. waits: a session of it waits for a reply now. sent_at: as far as history tells. received_at: when
@@ -11,7 +11,7 @@ create or replace function onceq.list_clients(p_name text) returns table (
     connected_at timestamptz, sent_at timestamptz, received_at timestamptz
 )
 language sql stable as $$
-    select r.name, r.thread, r.state, r.epoch, t.s_rid, t.s_state, t.r_rid, n.requests, n.replies, n.kept,
+    select r.name, r.thread, case when r.closed_at is null then r.state else 'closed' end, r.epoch, t.s_rid, t.s_state, t.r_rid, n.requests, n.replies, n.kept,
         exists (select from pg_locks l where l.locktype = 'advisory' and l.mode = 'ShareLock'
             and l.database = (select oid from pg_database where datname = current_database())
             and l.classid = 'onceq.registrant_pkey'::regclass and l.objid = r.registrant_id::bigint::oid),
@@ -54,6 +54,22 @@ begin
         perform onceq.may_forget(who) where not p_forced;
         return query select who.thread, f.* from onceq.forget_registrant(who) f;
     end loop;
+end $$;
+
+-- Closes a client's name for ever: forgets it, as `forget_client` does, and the rids whose history was trimmed. As nobody
+-- can connect by this name again, none of them can run twice. What of history is left goes with a trim.
+create or replace function onceq.close_client(p_name text, p_forced boolean, p_timeout_s double precision)
+returns table (thread text, epoch bigint, s_rid text, r_rid text, cancelled bigint, replies bigint,
+    kept bigint, registrations bigint)
+language plpgsql volatile as $$
+begin
+    perform onceq.wait_at_most(p_timeout_s);
+    perform pg_advisory_xact_lock('onceq.registrant_name_thread_key'::regclass::oid::integer, hashtext(p_name));
+    return query select * from onceq.forget_client(p_name, null, p_forced, p_timeout_s);
+    update onceq.registrant r set closed_at = onceq.now(), has_spent = true
+        where r.name = p_name collate "C" and r.closed_at is null;
+    delete from onceq.spent s using onceq.registrant r
+        where r.registrant_id = s.registrant_id and r.name = p_name collate "C";
 end $$;
 
 -- Refuses to forget a client that may still be there, or that has something outstanding.

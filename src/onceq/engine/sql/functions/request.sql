@@ -1,14 +1,19 @@
 -- The clerk's operations: connect, disconnect, send, receive, acknowledge (spec C1).
--- Tables: registrant, registration, element, queue, history, spent (read). Locks: the registrant's anchor
--- (advisory; shared, but exclusive in connect and disconnect), then the queue's in a send (advisory,
+-- Tables: registrant, registration, element, queue, history, spent (read). Locks: the client's name (advisory,
+-- shared) in connect, the registrant's anchor (advisory; shared, but exclusive in connect and disconnect), then the queue's in a send (advisory,
 -- shared), then elements by seq.
 
 -- Returns the anchor of a registrant, made if there is none. It first looks for it: a conflicting insert
--- uses up an id, and ids are 4-byte integers, like the keys of advisory locks.
+-- uses up an id, and ids are 4-byte integers, like the keys of advisory locks. A name that was closed is refused.
 create or replace function onceq.anchor(p_name text, p_thread text) returns integer
 language plpgsql volatile as $$
 declare id integer;
 begin
+    perform pg_advisory_xact_lock_shared('onceq.registrant_name_thread_key'::regclass::oid::integer, hashtext(p_name));
+    if exists (select from onceq.registrant r where r.name = p_name collate "C" and r.closed_at is not null) then
+        raise exception 'client "%" was closed: what it has sent is forgotten, and would run twice', p_name
+            using errcode = 'OQ011', hint = 'connect by a name that was never used';
+    end if;
     for try in 1 .. 2 loop
         select r.registrant_id into id from onceq.registrant r
             where r.name = p_name collate "C" and r.thread = p_thread collate "C";

@@ -54,15 +54,16 @@ exception when lock_not_available then
 end $$;
 
 -- The statement that deletes rows x of a table of a kind, where p_condition holds, and counts them. Rows of a
--- registrant are deleted only if it `has_spent`, and leave their rids in `spent`.
+-- registrant are deleted only if it `has_spent`, and leave their rids in `spent`, unless its name is closed.
 create or replace function onceq.archive_deletion(p_kind text, p_table regclass, p_condition text) returns text
 language sql stable as $$
     select format(case p_kind when 'history' then $q$
         with gone as (delete from %s x where %s and (x.registrant_id is null or exists (
                 select from onceq.registrant r where r.registrant_id = x.registrant_id and r.has_spent)) returning x.*),
             left_over as (insert into onceq.spent (registrant_id, outcome, eid, rid_sha256, sha256)
-                select registrant_id, outcome, eid, onceq.rid_sha256(rid), sha256 from gone
-                where registrant_id is not null order by finished_at on conflict do nothing)
+                select registrant_id, outcome, eid, onceq.rid_sha256(rid), sha256
+                from gone join onceq.registrant r using (registrant_id)
+                where r.closed_at is null order by finished_at on conflict do nothing)
         select count(*) from gone $q$ else $q$
         with gone as (delete from %s x where %s returning x.eid) select count(*) from gone $q$ end, p_table, p_condition)
 $$;
