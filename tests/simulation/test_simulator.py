@@ -31,6 +31,7 @@ NOT_SIMULATED = {
         ["BeginReply", "SettleReply", "TakeReply"],
         "what a client does with a reply: tests/clerk, tests/crash/test_processing_kills.py",
     ),
+    "CloseClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(
