@@ -242,8 +242,9 @@ def test_whether_to_ask_the_archive_is_true_or_false(qm: onceq.QueueManager, val
     for ask_it in (qm.lookup, qm.find):
         with pytest.raises(errors.InvalidValue, match="archive"):
             ask_it(archive=value)
+    misspelt: Any = {"eit": uuid.uuid4()}
     with pytest.raises(errors.InvalidValue, match=r"'eit'.*'eid' was meant"):
-        qm.lookup(eit=uuid.uuid4())  # type: ignore[call-arg] # to be refused
+        qm.lookup(**misspelt)
 
 
 def _without_tracebacks(told: Any) -> Any:

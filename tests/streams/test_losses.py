@@ -19,7 +19,7 @@ from onceq.streams.model.losses import (
     still_stable,
     void_below,
 )
-from onceq.streams.model.quorum import StoreList, listed
+from onceq.streams.model.quorum import Intergroup, Intragroup, StoreList, listed
 
 ABC = listed("a b c")
 NEW = Promised()
@@ -105,6 +105,54 @@ def test_it_counts_for_stores_that_forgot_or_do_not_answer(own: StoreList, answe
 def test_it_counts_for_that_loss_only(text: str) -> None:
     answers = {"a": has(positions={"session 1": 60}), "b": NEW}
     assert choose(ABC, answers, given(text)) == choose(ABC, answers)
+
+
+def test_it_counts_in_one_epoch_only() -> None:
+    """A text that was left in a program would accept a second loss, if nothing was sent between."""
+    answers = {"a": has(epoch=4), "b": NEW}
+    assert isinstance(choose(ABC, answers, given("50-81 b c", 4)), Log)
+    assert choose(ABC, answers, given("50-81 b c", 2)) == choose(ABC, answers)
+
+
+def test_it_does_not_count_before_a_stable_set_has_promised() -> None:
+    answers = {"a": has()}
+    assert choose(ABC, answers, given("50-81 b c")) == choose(ABC, answers)
+
+
+def test_what_an_earlier_loss_declared_void_does_not_come_back() -> None:
+    wide = listed("a b c d e")
+    lost = (Lost(epoch=5, first=5, count=4),)
+    bridge = Bridge(
+        epoch=5, stage=Stage.SETTLED, lists=(wide,), firsts=((1, 0), (5, 5)), losses=lost
+    )
+    answers = {"b": has(end=13, stable=5, bridge=bridge), "c": has(2, 8), "d": NEW}
+    log = choose(wide, answers, given("5-99 a d e", 5))
+    assert isinstance(log, Log)
+    assert log.end == 5, "not 8, as c knows it"
+
+
+def test_while_a_change_goes_on_the_stores_of_both_lists_are_missed() -> None:
+    joint = Bridge(
+        epoch=2, stage=Stage.JOINT, lists=(ABC, listed("d e f")), firsts=((1, 0), (2, 9))
+    )
+    found = choose(ABC, {"a": has(bridge=joint), "b": NEW})
+    assert isinstance(found, Insufficient)
+    assert found.silent == set("cdef"), "these may have settled, and gone on"
+    assert found.rest is not None
+    assert found.rest.stores == set("bcdef")
+
+
+def test_a_recover_set_that_holds_all_keeps_all() -> None:
+    """Only too few have promised: what is stable is below the end of the log."""
+    both = listed("a b; c d", intragroup=Intragroup.ALL, intergroup=Intergroup.ALL)
+    answers = {
+        "a": has(end=70, stable=50, lists=(both,)),
+        "b": has(end=70, stable=50, lists=(both,)),
+    }
+    found = choose(both, answers)
+    assert isinstance(found, Insufficient)
+    assert found.rest is not None
+    assert found.rest.end == 70
 
 
 def test_it_does_not_count_where_nothing_is_lost() -> None:

@@ -20,6 +20,17 @@ COLUMNS: Final = (
 )
 FORGOTTEN: Final = ("thread", "cancelled", "replies", "kept", "registrations", "s_rid", "r_rid")
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Do it even if it is connected: cancel its requests and fence it."
+    ),
+]
+TimeoutS = Annotated[
+    float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
+]
+
 
 def as_row(info: ClientInfo) -> dict[str, Any]:
     """Returns a client as the command line shows it."""
@@ -59,23 +70,14 @@ def list_clients(
 @command(app, "forget")
 def forget(
     invoked: Invocation,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")
-    ],
+    name: Name,
     *,
     thread: Annotated[
         str | None,
         typer.Option(help="Only this thread of the client; '' is the thread without a name."),
     ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Do it even if it is connected: cancel its requests and fence it."
-        ),
-    ] = False,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
-    ] = 10.0,
+    force: Force = False,
+    timeout_s: TimeoutS = 10.0,
 ) -> int:
     """Forget a client that will not return: its replies, checkpoint and registrations go.
 
@@ -92,19 +94,10 @@ def forget(
 @command(app, "close")
 def close(
     invoked: Invocation,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")
-    ],
+    name: Name,
     *,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Do it even if it is connected: cancel its requests and fence it."
-        ),
-    ] = False,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
-    ] = 10.0,
+    force: Force = False,
+    timeout_s: TimeoutS = 10.0,
 ) -> int:
     """Close a client's name for ever: as forget, and the rids of trimmed history go too.
 

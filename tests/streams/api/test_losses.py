@@ -59,9 +59,9 @@ def told(context: streams.StreamContext, at: str) -> streams.StoresForgot:
         soon(lambda: bool(heard.of(streams.StoresForgot)))
         with pytest.raises(streams.NotRegistered) as raised:
             source.send(b"lost")
-    (one,) = heard.of(streams.StoresForgot)
+    one: streams.StoresForgot = heard.of(streams.StoresForgot)[0]
     assert f"accept_loss={one.accept_loss!r}" in str(raised.value)
-    return one  # type: ignore[no-any-return] # of this kind
+    return one
 
 
 def test_two_wiped_stores_of_three_are_told_and_gone_on_without(

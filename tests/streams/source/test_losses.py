@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceq.streams.errors import FlightFull
-from onceq.streams.model import events
+from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.frames import COUNT_MAX, FrameKind
 from onceq.streams.model.losses import Lost, acceptance
@@ -17,18 +17,6 @@ from onceq.streams.source.epochs import Begun, Short, SourceLife
 from tests.streams.source.senders import Source, begun
 from tests.streams.source.test_recovering import past
 from tests.streams.source.towns import S, Town, life
-
-
-@pytest.fixture
-def town() -> Town:
-    """A stream of three numbers; a lacks the last one."""
-    made = Town()
-    made.begun()
-    for number in range(2):
-        made.send(number, "abc", epoch=1)
-    made.send(2, "bc", epoch=1, stable=2)
-    made.asked.clear()
-    return made
 
 
 def accepts(text: str, **fields: Any) -> SourceLife:
@@ -70,6 +58,33 @@ def test_a_store_that_comes_back_with_what_was_accepted_as_lost_cuts_it(town: To
     assert (later.bridge.stage, later.log.end) == (Stage.JOINT, 9)
     assert town.log("b") == town.log("a")
     assert town.stores["b"].catalogue.of(S).stable == 0, "the next frame tells what is"
+
+
+def test_a_list_without_the_store_that_is_left_begins_nothing_anew(town: Town) -> None:
+    for name in "def":
+        town.stores[name] = Town(name).stores[name]
+    town.wipe("b")
+    town.wipe("c")
+    others = replace(accepts("2-9@1 b c"), own=listed("d e f"))
+    assert town.recover(others) == Short(forgot=frozenset("def"))
+
+
+def test_what_a_receiver_had_acknowledged_of_what_is_lost_counts_no_more(town: Town) -> None:
+    """Its next life would begin behind messages that are sent under these numbers."""
+    town.send(3, "bc", epoch=1, stable=3)
+    its = town.stores["b"]
+    its.do(its.catalogue.register(asks.Register(stream=S, epoch=1, topic="bars", session=7)))
+    its.do(its.catalogue.acknowledge(asks.Acknowledge(stream=S, regid=2, below=3, session=7)))
+    assert its.catalogue.of(S).positions == {"session 7": 3}
+    for name in "de":
+        town.stores[name] = Town(name).stores[name]
+    town.down = {"b", "c"}
+    begun = town.begun(replace(accepts("0-4@1 b c"), own=listed("a d e")))
+    for number in range(4):
+        town.send(number, "ade", epoch=begun.epoch, life=2, stable=number)
+    town.down = set()
+    town.begun(life(4, listed("a b d")))
+    assert its.catalogue.of(S).positions == {"session 7": 0}
 
 
 def test_a_life_that_has_sent_accepts_nothing(town: Town) -> None:

@@ -20,18 +20,6 @@ from onceq.streams.store.noting_store import Noting
 from tests.streams.source.towns import ABC, TIMING, S, Town, life
 
 
-@pytest.fixture
-def town() -> Town:
-    """A stream of three numbers; a lacks the last one."""
-    made = Town()
-    made.begun()
-    for number in range(2):
-        made.send(number, "abc", epoch=1)
-    made.send(2, "bc", epoch=1, stable=2)
-    made.asked.clear()
-    return made
-
-
 def past(one: Begun, **given: Any) -> Past:
     """What a life did that sent in one epoch."""
     made = Past(stream=S, epochs=frozenset({one.epoch}), needed=one.bridge.lists, own=ABC)

@@ -116,6 +116,13 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
         """What it knows of receivers."""
         return Positions(below=self.positions, marks=self.marks)
 
+    def receivers_in(self, losses: Losses) -> Positions:
+        """What it knows of receivers, without what was lost since it was admitted the last time."""
+        below = {
+            key: still_stable(its, self.admitted, losses) for key, its in self.positions.items()
+        }
+        return Positions(below=below, marks=self.marks)
+
     @property
     def fillings(self) -> Fillings:
         """The fillings that it tells."""
@@ -281,7 +288,8 @@ def _rest(record: Bridge, holding: Mapping[str, Promised]) -> tuple[Promised, in
 
 def _log(record: Bridge, holding: Mapping[str, Promised], best: Promised, end: int) -> Log:
     lists = record.governs
-    known = agreed(lists, {store: one.receivers for store, one in holding.items()})
+    losses = record.losses
+    known = agreed(lists, {store: one.receivers_in(losses) for store, one in holding.items()})
     return Log(
         admitted=best.admitted,
         end=end,
@@ -289,7 +297,7 @@ def _log(record: Bridge, holding: Mapping[str, Promised], best: Promised, end: i
         firsts=(best.bridge or record).firsts,
         positions=known.below,
         marks=known.marks,
-        losses=record.losses,
+        losses=losses,
         keeps=record.keeps,
     )
 
