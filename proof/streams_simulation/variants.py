@@ -91,7 +91,7 @@ IN_MEMORY: dict[str, Variant] = {
         text="a receiver takes what it is shown for one of the epoch that it follows",
     ),
     "own-epochs": Variant(
-        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=150, shown_by=141,
+        of=program, name="Past", by=mistakes.past_of_greater_epochs, within=600, shown_by=141,
         text="a life goes on with a log to which another life has added",
     ),
     "copies-end": Variant(
