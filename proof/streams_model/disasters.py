@@ -19,12 +19,18 @@ STRUCK = 0.3
 """The share of schedules that have disasters."""
 ACCEPTED = 0.7
 """The share of lives that begin with an acceptance, while more is lost than a list allows."""
+WIPED = 0.5
+"""The share of acceptances whose stores that do not answer are wiped; the others come back."""
 
 
 class Disasters:
-    """What befalls disks beyond what the lists of a world allow, and what a person does then."""
+    """What befalls disks beyond what the lists of a world allow, and what a person does then.
+
+    away: stores that were given up, and are not started until the loss is accepted.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
+        self.away: set[str] = set()
         self._world = world
         self._chance = random.Random(~seed)
         self._often = self._chance.random() * OFTEN * (self._chance.random() < STRUCK)
@@ -58,11 +64,21 @@ class Disasters:
         self._world.disks[store].wipe()
         self._world.promises.lost.add(store)
 
-    def accepted(self, rest: Acceptance, silent: frozenset[str]) -> Acceptance:
-        """Return what a person accepts, who knows all receivers, and wipes what does not answer."""
-        for store in sorted(silent):
-            self._wipe(store)
+    def accepted(self, rest: Acceptance, silent: frozenset[str]) -> Acceptance | None:
+        """Return what a person accepts, who knows all receivers; None: what was left is gone too.
+
+        What does not answer is wiped, or kept away with what it has.
+        """
         world = self._world
+        if not any(disk.admitted for name, disk in world.disks.items() if name not in silent):
+            return None
+        if self._chance.random() < WIPED:
+            for store in sorted(silent):
+                self._wipe(store)
+        else:
+            self.away |= silent
+            for store in silent:
+                world.disks[store].up = False
         nexts = [reading[0].next for reading in world.readings.values() if reading is not None]
         below = max(rest.below, rest.end, len(world.promises.stable), *nexts, 0)
         return structs.replace(rest, below=below + self._chance.randrange(3))

@@ -120,8 +120,8 @@ VARIANTS: tuple[Variant, ...] = (
     _v("every_epoch_compared", 20_000, 1227, "a receiver compares with the last epoch only"),
     _v("zombies_ignored", 20_000, 74, "a receiver takes what a former life still sends"),
     _v("losses_are_void", 1_000, 36, "numbers whose loss was accepted are given anew"),
-    _v("losses_are_told", 20_000, 5543, "a store is not told which of what is stable was lost"),
-    _v("losses_are_kept", 1_000, 85, "the epochs behind an accepted loss know nothing of it"),
+    _v("losses_are_told", 20_000, 7611, "a store is not told which of what is stable was lost"),
+    _v("losses_are_kept", 1_000, 2035, "the epochs behind an accepted loss know nothing of it"),
     _v("losses_need_an_epoch", 20_000, 3882, "a loss is accepted in an epoch of before"),
 )  # fmt: skip
 

@@ -146,6 +146,8 @@ class World:
 
     def completed(self, sender: Sender) -> None:
         """Note that a recovery is complete."""
+        if sender.bridge.losses and sender.bridge.losses[-1].epoch == sender.bridge.epoch:
+            self.disasters.away.clear()
         overtaken = any(self.disks[store].promised > sender.epoch for store in sender.ends)
         log = sender.recovered
         log += [VOID] * (void_below(sender.bridge.losses) - len(log))
@@ -175,7 +177,7 @@ class World:
         disk = self.disks[self.chance.choice(STORES)]
         chance = self.chance.random
         if chance() < self.down:
-            disk.up = not disk.up or chance() < 0.4
+            disk.up = (not disk.up or chance() < 0.4) and disk.name not in self.disasters.away
         if chance() < self.crashes:
             disk.crash(self.rules)
         if chance() < self.fills:
@@ -325,6 +327,7 @@ class World:
         self.lost = self.gives_up = self.hurry = 0.0
         self.sends, self.acknowledges, self.looks, self._is_quiet = 0.2, 0.5, 3, True
         self.numbers_max = 0
+        self.disasters.away.clear()
         for disk in self.disks.values():
             disk.up, disk.full = True, False
         self._lives = []
