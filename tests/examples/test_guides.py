@@ -135,6 +135,14 @@ def test_one_server_per_outside_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
+def test_several_types_in_one_queue(tmp_path: Path) -> None:
+    page = section("Several types in one queue", text_of("docs/types.md"))
+    (name,) = write_files(page, tmp_path)
+    printed, complaints = shell(f"python {name}", tmp_path, reader(), LIMIT_S)
+    assert printed == blocks(page)["text"], complaints
+
+
+@pytest.mark.timeout(400)
 def test_strict_order(tmp_path: Path) -> None:
     """The head blocks the queue until it is killed: by the command line, and by Python."""
     page = text_of("docs/order.md")

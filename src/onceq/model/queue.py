@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import UnionType
 from typing import (
     Any,
     Final,
@@ -23,6 +24,7 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.model import names, signature, stable_json
 from onceq.model.context import AsyncContext, Context
+from onceq.model.controller import checked
 from onceq.model.element import Word
 from onceq.model.limits import beyond_limits
 from onceq.model.value_types import check_value_type
@@ -218,7 +220,8 @@ class Queue(Generic[Request, Reply]):
     """A typed queue: its name, the types of its requests and replies, and its settings.
 
     A value: making one does no I/O. Types are `bytes`, or whatever msgspec encodes as JSON:
-    Structs, dataclasses, dicts, ...; docs/types.md has the table. Settings are those of
+    Structs, dataclasses, dicts, ...; docs/types.md has the table. Requests may be of several types:
+    `Queue[Order | Cancel, Receipt]("orders", Order | Cancel, Receipt)`. Settings are those of
     `QueueSettings`, as keywords. Raises InvalidName or InvalidValue.
     """
 
@@ -230,8 +233,8 @@ class Queue(Generic[Request, Reply]):
     def __init__(
         self,
         name: str,
-        request_type: type[Request],
-        reply_type: type[Reply],
+        request_type: type[Request] | UnionType,
+        reply_type: type[Reply] | UnionType,
         **settings: Unpack[Settings],
     ) -> None:
         names.check_keywords(f"queue {names.shown(name)}", settings, Settings)
@@ -254,13 +257,20 @@ class Queue(Generic[Request, Reply]):
         handler: Callable[[Request, AsyncContext], Coroutine[Any, Any, Reply]],
         **options: Unpack[HandlerOptions],
     ) -> Handled[Request, Reply]: ...
+    @overload
     def handled_by(
-        self, handler: Callable[..., Any], **options: Unpack[HandlerOptions]
+        self, handler: Mapping[type[Any], Callable[..., Any]], **options: Unpack[HandlerOptions]
+    ) -> Handled[Request, Reply]: ...
+    def handled_by(
+        self,
+        handler: Callable[..., Any] | Mapping[type[Any], Callable[..., Any]],
+        **options: Unpack[HandlerOptions],
     ) -> Handled[Request, Reply]:
         """Returns this queue with the function that handles its requests, for `Server([...])`.
 
         The handler is called with (request, context) and returns the reply; `async def` runs on
-        an event loop. It may be a function, a bound method, a partial or an object with `__call__`.
+        an event loop. It may be a function, a bound method, a partial or an object with `__call__`,
+        or a mapping, `{Order: book, Cancel: cancel}`: a function for each type of requests.
         This checks at once that it takes these arguments, and that its annotations, if it has any,
         are this queue's types. options: isolation, batch and effects, described in HandlerOptions.
         Raises InvalidValue.
@@ -278,8 +288,7 @@ class Queue(Generic[Request, Reply]):
             context=Context,
             async_context=AsyncContext,
         )
-        signature.check_handler(handler, expected)
-        return Handled(self, handler, **options)
+        return Handled(self, checked(handler, expected), **options)
 
     def encode_request(self, value: Request) -> bytes:
         """Returns the bytes of a request. Raises InvalidValue; nothing happened."""

@@ -157,18 +157,18 @@ class _Annotated:
 def _check_annotations(handler: _Annotated, expected: Expected, context: Any) -> None:
     asks = _resolved(handler.request.annotation, handler.function)
     wants = _resolved(handler.context.annotation, handler.function)
-    if not all(_fits(one, asks) for one in _members(expected.request)):
+    if not all(_fits(one, asks) for one in members(expected.request)):
         swapped = _fits(context, asks) and all(
-            _fits(one, wants) for one in _members(expected.request)
+            _fits(one, wants) for one in members(expected.request)
         )
-        but = f"requests are {_said(expected.request)}"
-        _refuse(handler, f"takes {_said(asks)}", but, _SWAPPED if swapped else _EITHER)
+        but = f"requests are {said(expected.request)}"
+        _refuse(handler, f"takes {said(asks)}", but, _SWAPPED if swapped else _EITHER)
     if not _fits(context, wants):
-        _refuse(handler, f"takes {_said(wants)}", f"its context is {_said(context)}")
+        _refuse(handler, f"takes {said(wants)}", f"its context is {said(context)}")
     returns = _resolved(handler.signature.return_annotation, handler.function)
-    replies = [*_members(expected.reply), *expected.also, type(None)]
-    if not any(_may_be(one, reply) for one in _members(returns) for reply in replies):
-        _refuse(handler, f"returns {_said(returns)}", f"replies are {_said(expected.reply)}")
+    replies = [*members(expected.reply), *expected.also, type(None)]
+    if not any(_may_be(one, reply) for one in members(returns) for reply in replies):
+        _refuse(handler, f"returns {said(returns)}", f"replies are {said(expected.reply)}")
 
 
 _EITHER = "change the one or the other"
@@ -196,19 +196,19 @@ def _resolved(annotation: Any, function: Any) -> Any:
     return found["it"]
 
 
-def _members(kind: Any) -> Iterator[Any]:
+def members(kind: Any) -> Iterator[Any]:
     """Yields the types of a union; otherwise the type alone."""
     kind = getattr(kind, "__value__", kind)  # of a `type X = ...`
     if typing.get_origin(kind) in _UNIONS:
         for one in typing.get_args(kind):
-            yield from _members(one)
+            yield from members(one)
     else:
         yield kind
 
 
 def _fits(given: Any, asked: Any) -> bool:
     """Returns whether a value of one type may be given where a type is asked for."""
-    return any(_is_of(given, one) for one in _members(asked))
+    return any(_is_of(given, one) for one in members(asked))
 
 
 def _may_be(returned: Any, reply: Any) -> bool:
@@ -243,5 +243,6 @@ def _class(kind: Any) -> Any:
     return kind if origin is None else origin
 
 
-def _said(kind: Any) -> str:
+def said(kind: Any) -> str:
+    """Returns what a type is called in a message."""
     return kind.__qualname__ if isinstance(kind, type) else str(kind)

@@ -1,0 +1,75 @@
+"""A workflow controller: the requests of one queue, each dispatched by its type to its function.
+
+Pure. All are checked when the queue is told of them, and what is dispatched looks to a server like
+one handler. Source: spec S4; CSEP, "workflow controller".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from onceq.errors import InvalidValue
+from onceq.model.names import shown
+from onceq.model.signature import Expected, check_handler, is_async, members, said
+
+
+def checked(handler: Any, expected: Expected) -> Callable[..., Any]:
+    """Returns the one handler of a queue, of a function or a mapping. Raises InvalidValue."""
+    if isinstance(handler, Mapping):
+        by_type: Mapping[Any, Any] = handler
+        return _controller(dict(by_type), expected)
+    check_handler(handler, expected)
+    return handler  # type: ignore[no-any-return] # it can be called
+
+
+def _controller(by_type: dict[Any, Any], expected: Expected) -> Callable[..., Any]:
+    """Returns the handler that passes each request to the function of its type.
+
+    by_type: a function for each class in the union that is the type of requests. Raises
+    InvalidValue if one is missing, or is of no request, if classes do not tell requests apart, and
+    if some functions are async and others are not.
+    """
+    _check_classes(by_type, expected)
+    for kind, handler in by_type.items():
+        where = f"{expected.where}: {kind.__qualname__}"
+        check_handler(handler, replace(expected, where=where, request=kind))
+    if len({is_async(one) for one in by_type.values()}) > 1:
+        raise InvalidValue(
+            f"{expected.where}: some of its functions are async and others are not: make all of"
+            " them `async def`, or none"
+        )
+    if is_async(next(iter(by_type.values()))):
+
+        async def dispatch_async(request: Any, context: Any) -> Any:
+            return await by_type[type(request)](request, context)
+
+        return dispatch_async
+
+    def dispatch(request: Any, context: Any) -> Any:
+        return by_type[type(request)](request, context)
+
+    return dispatch
+
+
+def _check_classes(handlers: Mapping[Any, Any], expected: Expected) -> None:
+    """Checks that there is a function for each class of requests, and for nothing else."""
+    kinds = [*members(expected.request)]
+    for kind in kinds:
+        if not isinstance(kind, type):
+            raise InvalidValue(
+                f"{expected.where}: requests of {said(kind)} are not told apart by their class:"
+                " give one function for all"
+            )
+    for kind in handlers:
+        if kind not in kinds:
+            raise InvalidValue(
+                f"{expected.where}: {said(kind) if isinstance(kind, type) else shown(kind)} is no"
+                f" type of its requests, which are {', '.join(map(said, kinds))}"
+            )
+    if missing := [kind for kind in kinds if kind not in handlers]:
+        raise InvalidValue(
+            f"{expected.where}: nothing handles {', '.join(map(said, missing))}: give a function"
+            " for each type of its requests"
+        )
