@@ -15,13 +15,14 @@ from onceq.model.names import shown
 from onceq.model.signature import Expected, check_handler, is_async, members, said
 
 
-def checked(handler: Any, expected: Expected) -> Callable[..., Any]:
+def checked(
+    handler: Callable[..., Any] | Mapping[Any, Any], expected: Expected
+) -> Callable[..., Any]:
     """Returns the one handler of a queue, of a function or a mapping. Raises InvalidValue."""
-    if isinstance(handler, Mapping):
-        by_type: Mapping[Any, Any] = handler
-        return _controller(dict(by_type), expected)
-    check_handler(handler, expected)
-    return handler  # type: ignore[no-any-return] # it can be called
+    if callable(handler) or not isinstance(handler, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # it is what a program gave
+        check_handler(handler, expected)
+        return handler
+    return _controller(dict(handler), expected)
 
 
 def _controller(by_type: dict[Any, Any], expected: Expected) -> Callable[..., Any]:
