@@ -93,7 +93,9 @@ def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: P
     known = {name: row[name] for name in ("topic", "session", "end", "stable", "receivers")}
     assert known == {"topic": "bars", "session": "0x7e1", "end": 4, "stable": 4, "receivers": 1}
     assert (row["stores"], row["lists"]) == (3, [at])
-    (row,) = json("show", *NAMED, "--stores", at)
+    stream, row = json("show", *NAMED, "--stores", at)
+    named = {"v": 1, "topic": "bars", "session": "0x7e1"}
+    assert stream == {**named, "keeps": True, "losses": []}
     assert row == {"v": 1, "receiver": "session b5", "below": 3, "lag": 1, "stores": 3}
     rows = json("stores", *NAMED, "--stores", at)
     assert [row["store"] for row in rows] == sorted(at.split())

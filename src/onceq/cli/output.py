@@ -72,6 +72,12 @@ class Output:
         text = msgspec.json.encode({"v": JSON_VERSION, **values})
         print(text.decode(), flush=True)
 
+    def event(self, name: str, text: str, **fields: Any) -> None:
+        """Says on standard error that something happened; programs get it as an object, too."""
+        if self.as_json:
+            self.line({"event": name, **fields})
+        hint(text)
+
     def text(self, text: str) -> None:
         """Prints a text that is itself the data."""
         print(text, flush=True)

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from onceq.cli import listing
 from onceq.cli.exits import OK, VIOLATION
+from onceq.cli.listing import Told
 from onceq.cli.output import Output, hint
 from onceq.cli.units import seconds, size_bytes
 from onceq.errors import InvalidValue
 from onceq.server.log_lines import write_log
 from onceq.streams.errors import StoreRefused
+from onceq.streams.model import asks
 from onceq.streams.net.address import address
-from onceq.streams.net.asker import Asker
 from onceq.streams.net.asking import listed
-from onceq.streams.store import listing, verifying
+from onceq.streams.store import verifying
 from onceq.streams.store.limits import Limits, WhenFull
+from onceq.streams.store.listing import listed as as_listed
 from onceq.streams.store.noting_store import opened
 from onceq.streams.store.rolling import LogFile, Roll, RollingHandler
 from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, run_store
@@ -81,17 +84,11 @@ def run(output: Output, settings: StoreSettings, log: LogTo) -> int:
         if running.forgot:
             hint(f"onceq: {name} is damaged where nobody can prove what it was: it knows nothing")
         text = f"onceq: {name} serves at {running.address}; Ctrl-C stops it"
-        _say(output, "ready", text, address=running.address, metrics=running.metrics)
+        output.event("ready", text, address=running.address, metrics=running.metrics)
 
     run_store(settings, ready=ready)
-    _say(output, "stopped", f"onceq: {name} is committed and closed")
+    output.event("stopped", f"onceq: {name} is committed and closed")
     return OK
-
-
-def _say(output: Output, event: str, text: str, **fields: Any) -> None:
-    if output.as_json:
-        output.line({"event": event, **fields})
-    hint(text)
 
 
 def begin_log(log: LogTo) -> None:
@@ -111,39 +108,46 @@ def begin_log(log: LogTo) -> None:
 
 def show(output: Output, store: str, certificates: Certificates | None) -> int:
     """Shows what a store knows: by its directory, or as it answers."""
-    found, name = _known(store, certificates)
-    output.rows(STREAM_COLUMNS, [row_of(one) for one in found])
+    found, told, name = _known(store, certificates)
+    rows = [row_of(one, told.get((store, one.stream))) for one in found]
+    output.rows(STREAM_COLUMNS, rows)
+    for row in rows:
+        listing.tell_kept(output, f"{row['topic']} of session {row['session']:#x}", row)
     if not found:
         hint(f"onceq: the store {name} knows no stream")
     return OK
 
 
-def _known(store: str, certificates: Certificates | None) -> tuple[Sequence[listings.Listed], str]:
-    """Returns the streams that a store knows, and its name."""
+def _known(
+    store: str, certificates: Certificates | None
+) -> tuple[Sequence[listings.Listed], Told, str]:
+    """Returns the streams that a store knows, what it tells receivers of them, and its name."""
     if not Path(store).exists():
         try:
             address(store)
         except InvalidValue:
             pass  # it is a directory that is not there, as which it is refused
         else:
-            return asyncio.run(_asked(store, certificates)), store
+            return *asyncio.run(_asked(store, certificates)), store
     identity, catalogue = verifying.known(Path(store))
-    return [listing.listed(held) for held in catalogue.streams.values()], identity.store
+    found = [as_listed(held) for held in catalogue.streams.values()]
+    answers = (catalogue.learn(listing.learning(one)) for one in found)
+    told = {(store, one.stream): one for one in answers if isinstance(one, asks.Information)}
+    return found, told, identity.store
 
 
-async def _asked(store: str, certificates: Certificates | None) -> Sequence[listings.Listed]:
-    asker = Asker(None if certificates is None else certificates.connecting())
-    try:
+async def _asked(
+    store: str, certificates: Certificates | None
+) -> tuple[Sequence[listings.Listed], Told]:
+    with listing.asker_of(certificates) as asker:
         found = await listed(asker, store, ANSWER_S)
-    finally:
-        asker.close()
-    if found is None:
-        raise StoreRefused(f"no store answers at {store}: give the directory or address of one")
-    return found
+        if found is None:
+            raise StoreRefused(f"no store answers at {store}: give the directory or address of one")
+        return found, await listing.told_by(asker, {store: found}, ANSWER_S)
 
 
-def row_of(one: listings.Listed) -> dict[str, Any]:
-    """Returns a stream as a row."""
+def row_of(one: listings.Listed, told: asks.Information | None) -> dict[str, Any]:
+    """Returns a stream as a row. told: to receivers."""
     return {
         "stream": f"{one.stream:016x}",
         "topic": one.topic,
@@ -154,6 +158,7 @@ def row_of(one: listings.Listed) -> dict[str, Any]:
         "stable": one.stable,
         "damaged": one.damaged,
         "stores": [own.text() for own in one.lists],
+        **listing.kept(told),
         "receivers": [
             {**msgspec.structs.asdict(receiver), "lag": max(0, one.stable - receiver.below)}
             for receiver in one.receivers
@@ -173,10 +178,9 @@ def verify(output: Output, directory: Path) -> int:
 
 def scrub(output: Output, directory: Path, own: str, certificates: Certificates | None) -> int:
     """Reads all that a stopped store has, and heals it from others."""
-    asker = Asker(None if certificates is None else certificates.connecting())
     store = opened(directory, os.urandom)
     try:
-        done = asyncio.run(_scrubbed(store, own, asker))
+        done = asyncio.run(_scrubbed(store, own, certificates))
     finally:
         store.close()
     left = {f"{stream:016x}": numbers for stream, numbers in done.left.items()}
@@ -184,8 +188,8 @@ def scrub(output: Output, directory: Path, own: str, certificates: Certificates 
     return VIOLATION if left else OK
 
 
-async def _scrubbed(store: DiskStore, own: str, asker: Asker) -> verifying.Scrubbed:
-    try:
+async def _scrubbed(
+    store: DiskStore, own: str, certificates: Certificates | None
+) -> verifying.Scrubbed:
+    with listing.asker_of(certificates) as asker:
         return await verifying.scrub_once(store, own, asker)
-    finally:
-        asker.close()

@@ -1,6 +1,7 @@
 """`onceq stream`: which streams stores have, whom they wait for, and messages as lines.
 
-What the commands do is in `streaming`, which is imported when one of them runs.
+What the commands do is in `streaming`, `sending` and `receiving`, which are imported when one of
+them runs.
 """
 
 from __future__ import annotations
@@ -51,14 +52,17 @@ class Received(Named):
 
 
 def list_streams(invoked: Invocation, asked: Asked) -> int:
-    """List the streams that some stores know. Exit 4: none of them answers."""
+    """List the streams that some stores know, and what of them is lost. Exit 4: none answers."""
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
     return streaming.list_streams(invoked.output, asked)
 
 
 def show(invoked: Invocation, topic: Topic, named: Named) -> int:
-    """Show the receivers of a stream, and how far each is. Exit 3: no store knows the stream."""
+    """Show the receivers of a stream, how far each is, and what of the stream is lost.
+
+    Exit 3: no store knows the stream.
+    """
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
     return streaming.show(invoked.output, topic, named)
@@ -99,25 +103,31 @@ def send(
     listen: Annotated[
         str | None, typer.Option(help="host:port for receivers; default: they read from stores.")
     ] = None,
+    accept_loss: Annotated[
+        str, typer.Option(metavar="TEXT", help="Go on without what is lost, as this told it.")
+    ] = "",
 ) -> int:
     """Send the lines of a file, and end when all are stable.
 
-    A line is the message of its number, from 0: run again, this goes on where the stores are. The
-    lines of standard input follow what was sent before.
+    Run again, this goes on where the stores are: a line is the message of its number, from 0. After
+    a loss that was accepted it goes on with the first line that is lost, under a later number. The
+    lines of standard input follow what was sent before. Exit 1: within the timeout too few stores
+    answered to begin, or too few that have what was sent; 4: too few are left to send more.
     """
-    from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
+    from onceq.cli import sending  # noqa: PLC0415 - streams are imported when they are used
 
-    return streaming.send(invoked.output, topic, file, named, listen=listen)
+    return sending.send(invoked.output, topic, file, named, listen=listen, accept_loss=accept_loss)
 
 
 def receive(invoked: Invocation, topic: Topic, received: Received) -> int:
     """Print the messages of a stream, each in a line, as they become stable; acknowledge each.
 
-    Numbers that cannot be had any more are told on standard error.
+    Numbers that cannot be had are told on standard error, and so are those that were shown and are
+    void since a loss was accepted; with --json also among the messages, in their place.
     """
-    from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
+    from onceq.cli import receiving  # noqa: PLC0415 - streams are imported when they are used
 
-    return streaming.receive(invoked.output, topic, received)
+    return receiving.receive(invoked.output, topic, received)
 
 
 def make_app() -> typer.Typer:

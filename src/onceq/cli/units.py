@@ -1,4 +1,4 @@
-"""Sizes and times as a person writes them: 64MiB, 7d."""
+"""Sizes, times and sessions as a person writes them: 64MiB, 7d, 0x7e1."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def size_bytes(text: str, option: str) -> int:
 def seconds(text: str, option: str) -> int:
     """Returns a time in seconds. InvalidValue for what is none, or 0; option: whose it is."""
     return _counted(text, option, TIMES)
+
+
+def session_of(text: str, option: str) -> int:
+    """Returns a session: a number of 64 bits, as 2017 or 0x7e1. InvalidValue for another text."""
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 64:
+        raise InvalidValue(f"{option} {text!r}: give a number of 64 bits, as 2017 or 0x7e1")
+    return number
 
 
 def _counted(text: str, option: str, units: Mapping[str, int]) -> int:

@@ -186,7 +186,7 @@ def source_parts(
         session=_source_session(shared, topic, session_id, its),
         regids=its,
         late_join=options["late_join"],
-        accepts=_acceptance(shared, given),
+        accepts=accepted(given.get(ACCEPT_LOSS, ""), has_tls=shared.has_tls),
     )
     return SourceParts(
         core=core_of(life, table, backups=backups),
@@ -195,11 +195,11 @@ def source_parts(
     )
 
 
-def _acceptance(shared: Shared, given: Mapping[str, Any]) -> Acceptance | None:
-    """Return what a source accepts as lost."""
-    found = acceptance(_text(ACCEPT_LOSS, given.get(ACCEPT_LOSS, ""), LOSS_EXAMPLE))
+def accepted(text: object, *, has_tls: bool) -> Acceptance | None:
+    """Return what a source accepts as lost; of an empty text nothing: None. Raises InvalidValue."""
+    found = acceptance(_text(ACCEPT_LOSS, text, LOSS_EXAMPLE))
     for store in () if found is None else sorted(found.stores):
-        refuse_unless_safe(address(store), has_tls=shared.has_tls)
+        refuse_unless_safe(address(store), has_tls=has_tls)
     return found
 
 
