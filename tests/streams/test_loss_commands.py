@@ -140,7 +140,7 @@ def receiving(stores: Places) -> Iterator[Receiving]:
     made.stop()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_two_of_three_stores_are_wiped_and_the_commands_go_on_without(
     stores: Places, file: Path, receiving: Receiving
 ) -> None:
@@ -161,7 +161,7 @@ def test_two_of_three_stores_are_wiped_and_the_commands_go_on_without(
 
     text = told_by_send(stores, file)
     other = text.replace("3-", "2-")
-    refused = sent(at, file, PEOPLE, "--timeout", "3", "--accept-loss", other, code=1)
+    refused = sent(at, file, PEOPLE, "--timeout", "8", "--accept-loss", other, code=1)
     assert "of another state" in refused.err
 
     accepted = sent(at, file, PEOPLE, "--accept-loss", text).lines
@@ -188,10 +188,10 @@ def test_two_of_three_stores_are_wiped_and_the_commands_go_on_without(
 
 def told_by_send(stores: Places, file: Path) -> str:
     """What is to be accepted, as it is told: at once, and by the error when the time is over."""
-    refused = sent(stores.at(), file, PEOPLE, "--timeout", "5", code=1)
+    refused = sent(stores.at(), file, PEOPLE, "--timeout", "10", code=1)
     told = refused.lines[-1]
-    assert (told["event"], told["end"], told["silent"]) == ("stores_forgot", 3, [])
-    assert told["forgot"] == sorted(stores.at("bc").split())
+    assert (told["event"], told["end"]) == ("stores_forgot", 3)
+    assert sorted([*told["forgot"], *told["silent"]]) == sorted(stores.at("bc").split())
     text: str = told["accept_loss"]
     assert text.startswith("3-1000003@")
     *_, error = refused.err.splitlines()
@@ -225,7 +225,7 @@ def is_shown_everywhere(stores: Places, at: str) -> None:
         assert words in run_here("stream", *command, "--stores", at).out
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_stores_that_keep_no_messages_are_shown(tmp_path: Path, file: Path) -> None:
     with Places(tmp_path, "no-cache") as stores:
         at = stores.at()
@@ -241,7 +241,7 @@ def test_stores_that_keep_no_messages_are_shown(tmp_path: Path, file: Path) -> N
         assert f"{stores.at('a')}: its stores keep no messages" in out
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_what_is_lost_while_it_sends_is_told(stores: Places) -> None:
     """A life that has sent says for whom it waits, and ends when it can send no more."""
     words = ("people", "-", "--source", "0x7e1", "--stores", stores.at())
