@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.errors import InvalidValue
 from onceq.spark.follow import stores as asking
 from onceq.spark.follow.options import StreamOptions
 from onceq.spark.follow.stores import Slice
 from onceq.spark.streams import Offset, OnceqStreamSource, StreamQueryReader, StreamTableReader
+from onceq.streams.bridge.epochs import Epochs
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import LOST_PIECE, VOID_PIECE, Piece
 from onceq.streams.errors import DataLost, StreamReplaced
@@ -133,14 +135,18 @@ def test_a_gap_is_an_error_unless_it_is_to_go_on(there: Town, fails: str) -> Non
     lost = Piece(epoch=0, begin=5, end=7, bodies=None, why=LOST_PIECE)
     void = Piece(epoch=3, begin=5, end=7, bodies=None, why=VOID_PIECE)
     refuse = reader._stores._refuse_lost
-    its = Slice(S, 5, 9, (), is_first=False)
+    epochs = Epochs(firsts=((3, 0),))
+    its = Slice(S, 5, 9, (), is_first=False, epochs=epochs)
+    accepted = replace(void, why=LOST_PIECE)
     refuse(void, its)
-    refuse(lost, Slice(S, 5, 9, (), is_first=True))
+    refuse(lost, Slice(S, 5, 9, (), is_first=True, epochs=epochs))
     if fails == "false":
         refuse(lost, its)
     else:
         with pytest.raises(DataLost, match="failOnDataLoss"):
             refuse(lost, its)
+        with pytest.raises(DataLost, match="accepted"):
+            refuse(accepted, Slice(S, 5, 9, (), is_first=True, epochs=epochs))
 
 
 BODIES = [large(n, parts) for n, parts in enumerate([1, 4, 1, 1, 5, 2, 1])]

@@ -33,6 +33,7 @@ from onceq.spark.arrow import RecordBatch, batch_of, schema_of
 from onceq.spark.follow.options import StreamOptions
 from onceq.spark.follow.stores import ASK_S, REST_S, Slice, Stores
 from onceq.spark.start.hung_up import say_no_hanging_up
+from onceq.streams.bridge.epochs import Placed
 from onceq.streams.bridge.moving import hexed, refuse_replaced
 from onceq.streams.model.log import epoch_at
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge_all
@@ -83,7 +84,7 @@ class StreamTableReader(DataSourceReader):
             return stores.slices(found, found.begin, end, is_first=True)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Read a slice. Raises DataLost."""
+        """Read a slice. Raises DataLost, StreamReplaced."""
         return _read(self._stores, partition)
 
 
@@ -110,10 +111,9 @@ class StreamQueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return how far the next batch goes. Raises StreamReplaced."""
-        found = self._stores.found()
-        if found is None:
+        found, at = self._stores.found(), _position(start)
+        if found is None or _is_behind(found, at):
             return self._idle(start)
-        at = _position(start)
         refuse_replaced(self.options.name or "this query", at, found)
         self._register(found, at.number)
         begin = _first(start, found)
@@ -138,7 +138,7 @@ class StreamQueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stores.slices(found, begin, _position(end).number, is_first=not start)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Read a slice. Raises DataLost."""
+        """Read a slice. Raises DataLost, StreamReplaced."""
         return _read(self._stores, partition)
 
     def _register(self, found: Position, begin: int) -> None:
@@ -171,7 +171,12 @@ def _is_as(known: Position, found: Position) -> bool:
     return (known.epoch, known.lists) == (found.epoch, found.lists)
 
 
-def _surely_whole(stores: Stores) -> tuple[Position, int]:
+def _is_behind(found: Position, at: StreamPosition) -> bool:
+    """Whether a stream was found in a former epoch than an offset's: other stores have more."""
+    return at.stream == hexed(found.stream) and found.epoch < at.epoch
+
+
+def _surely_whole(stores: Stores) -> tuple[Placed, int]:
     """Find the stream, and below which number, of what is stable, no message is unfinished."""
     while True:
         found = stores.surely_found()

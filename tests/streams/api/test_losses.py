@@ -9,6 +9,7 @@ import pytest
 
 from onceq import streams
 from onceq.errors import InvalidValue
+from tests.streams.api.losing import know, texts, told, wipe
 from tests.streams.api.towns import (
     RAW,
     READER,
@@ -29,39 +30,10 @@ if TYPE_CHECKING:
     from tests.streams.api.towns import Town
 
 
-def texts(count: int, begin: int = 0) -> list[bytes]:
-    return [b"%d" % n for n in range(begin, begin + count)]
-
-
 @pytest.fixture
 def context() -> Iterator[streams.StreamContext]:
     with streams.open(session_id=SENDER) as made:
         yield made
-
-
-def know(stores: Town, names: str, below: int) -> None:
-    """Wait until stores know that all below a number is stable."""
-    catalogues = [stores.cluster.stores[name].catalogue for name in names]
-    soon(lambda: all(held.stable == below for one in catalogues for held in one.streams.values()))
-
-
-def wipe(stores: Town, names: str) -> None:
-    stores.end(names)
-    for name in names:
-        stores.cluster.wipe(name)
-    stores.start(names)
-
-
-def told(context: streams.StreamContext, at: str) -> streams.StoresForgot:
-    """What a source is told that finds too little, and cannot send."""
-    heard = Heard()
-    with context.source(RAW, stores=at, on_event=heard, within_s=0.0) as source:
-        soon(lambda: bool(heard.of(streams.StoresForgot)))
-        with pytest.raises(streams.NotRegistered) as raised:
-            source.send(b"lost")
-    one: streams.StoresForgot = heard.of(streams.StoresForgot)[0]
-    assert f"accept_loss={one.accept_loss!r}" in str(raised.value)
-    return one
 
 
 def test_two_wiped_stores_of_three_are_told_and_gone_on_without(

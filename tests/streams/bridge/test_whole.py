@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceq.streams.bridge.epochs import Epochs
 from onceq.streams.bridge.reading import Asked, Piece
 from onceq.streams.bridge.whole import Tail, Wholes, tail_of
 from onceq.streams.model import asks
@@ -197,6 +198,7 @@ def test_what_is_larger_than_a_message_may_be_is_left_out() -> None:
 
 
 UNKNOWN = Tail(0, 0)
+FIRST = Epochs(firsts=((1, 0),))
 
 
 class Store:
@@ -224,7 +226,7 @@ class Store:
         return asks.Range(begin=piece.begin, end=piece.end, frames=1), (encode(frame),)
 
     def tail(self, begin: int, end: int, known: Tail = UNKNOWN) -> Tail | None:
-        asked = Asked(stream=S, begin=begin, end=end, stores=("one",))
+        asked = Asked(stream=S, begin=begin, end=end, stores=("one",), epochs=FIRST)
         program = tail_of(asked, known)
         answer = None
         try:
@@ -260,7 +262,8 @@ def test_what_goes_on_a_void_number_is_no_message() -> None:
 
 
 def test_stores_that_do_not_tell_leave_the_tail_unknown() -> None:
-    program = tail_of(Asked(stream=S, begin=0, end=3, stores=("one",)), Tail(0, 0))
+    asked = Asked(stream=S, begin=0, end=3, stores=("one",), epochs=FIRST)
+    program = tail_of(asked, Tail(0, 0))
     next(program)
     with pytest.raises(StopIteration) as ended:
         program.send(None)

@@ -19,12 +19,13 @@ from pyspark.sql.datasource import InputPartition
 from onceq.errors import IllegalState
 from onceq.model.ops.base import Program
 from onceq.spark.follow.options import StreamOptions
+from onceq.streams.bridge.epochs import Epochs, Placed, find
 from onceq.streams.bridge.fetching import Reading
 from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece, read_once
 from onceq.streams.bridge.whole import Tail, Wholes, tail_of
-from onceq.streams.errors import DataLost
+from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.quorum import StoreList
-from onceq.streams.receiver.placing import Position, Who, place
+from onceq.streams.receiver.placing import Position, Who
 
 ASK_S: Final = 2.0
 REST_S: Final = 0.1
@@ -42,6 +43,7 @@ class Slice(InputPartition):
     """Messages that begin at `begin` to before `end`. is_first: no message was read before them.
 
     None of them is unfinished, so that the last one is read to its end, behind these numbers too.
+    epochs: of the log, as it was known when this was planned.
     """
 
     stream: int
@@ -49,6 +51,7 @@ class Slice(InputPartition):
     end: int
     stores: tuple[str, ...]
     is_first: bool
+    epochs: Epochs
 
 
 class Stores:
@@ -60,6 +63,7 @@ class Stores:
     def __init__(self, options: StreamOptions, known: tuple[str, ...] | None = None) -> None:
         self.options = options
         self._known = known
+        self._epochs: Epochs | None = None
         self._tail = Tail(0, 0)
         self._kept: tuple[asyncio.Runner, Reading] | None = None
 
@@ -96,23 +100,25 @@ class Stores:
         who = self.options.who
         return who if self._known is None else replace(who, known=StoreList(groups=(self._known,)))
 
-    def found(self, tries: int = 1) -> Position | None:
+    def found(self, tries: int = 1) -> Placed | None:
         """Find the stream; None: too few stores have answered, each time.
 
         Lists change: the stores of those that were found last are asked, and if they do not tell,
-        those that the options name.
+        those that the options name. What is of a former epoch than it was found in is not believed.
         """
         for number in range(tries):
             if number:
                 threading.Event().wait(REST_S)
-            found = self.run(place(self._who(), ASK_S))
+            found = self.run(find(self._who(), ASK_S, self._epochs))
             if found is not None:
-                self._known = stores_of(found)
+                if found.epochs != self._epochs:  # what was found of its end may be lost
+                    self._tail = Tail(0, 0)
+                self._known, self._epochs = stores_of(found), found.epochs
                 return found
             self._known = None
         return None
 
-    def surely_found(self) -> Position:
+    def surely_found(self) -> Placed:
         """Find the stream. Raises IllegalState if too few stores answer for too long."""
         found = self.found(_TRIES)
         if found is None:
@@ -122,14 +128,18 @@ class Stores:
             )
         return found
 
-    def whole_below(self, found: Position, begin: int) -> int | None:
+    def whole_below(self, found: Placed, begin: int) -> int | None:
         """Return below which number, of what is stable, no message is unfinished.
 
         begin: what lies before is not looked at. None: no store has told.
         """
         if self._tail.end != found.stable:
             asked = Asked(
-                stream=found.stream, begin=begin, end=found.stable, stores=stores_of(found)
+                stream=found.stream,
+                begin=begin,
+                end=found.stable,
+                stores=stores_of(found),
+                epochs=found.epochs,
             )
             tail = self.run(tail_of(asked, self._tail))
             if tail is None:
@@ -139,52 +149,65 @@ class Stores:
 
     # what it has
 
-    def slices(self, found: Position, begin: int, end: int, *, is_first: bool) -> list[Slice]:
+    def slices(self, found: Placed, begin: int, end: int, *, is_first: bool) -> list[Slice]:
         """Cut numbers into slices."""
         stores = stores_of(found)
         count = max(1, min(self.options.partitions, (end - begin) // _PER_SLICE))
         cuts = [begin + (end - begin) * n // count for n in range(count + 1)]
         return [
-            Slice(found.stream, low, high, stores, is_first and low == begin)
+            Slice(found.stream, low, high, stores, is_first and low == begin, found.epochs)
             for low, high in itertools.pairwise(cuts)
             if low < high
         ]
 
     def read(self, partition: Slice) -> Iterator[Piece]:
-        """Read the messages of a slice. Raises DataLost."""
+        """Read the messages of a slice. Raises DataLost, StreamReplaced."""
         wholes = Wholes(partition.end)
         for piece in self._pieces(partition, wholes):
-            if piece.begin < partition.end:
+            if piece.begin < partition.end or wholes.is_open:
                 self._refuse_lost(piece, partition)
             yield from wholes.take(piece)
 
     def _pieces(self, of: Slice, wholes: Wholes) -> Iterator[Piece]:
         """Yield what stores have, in order, until all messages of a slice are whole."""
-        at, stores = of.begin, of.stores
-        while at < of.end or wholes.is_open:
-            end = of.end if at < of.end else at + _BEHIND
-            asked = Asked(stream=of.stream, begin=at, end=end, stores=stores)
+        asked = Asked(
+            stream=of.stream, begin=of.begin, end=of.end, stores=of.stores, epochs=of.epochs
+        )
+        while asked.begin < of.end or wholes.is_open:
             pieces = self.run(read_once(asked))
-            yield from pieces
             if pieces:
+                yield from pieces
                 at = pieces[-1].end
+                asked = replace(asked, begin=at, end=of.end if at < of.end else at + _BEHIND)
             else:
-                stores = self._stores_now(stores)
+                asked = self._again(of, asked)
 
-    def _stores_now(self, stores: tuple[str, ...]) -> tuple[str, ...]:
-        """Wait, and return which stores are asked next: lists may have changed meanwhile."""
+    def _again(self, of: Slice, asked: Asked) -> Asked:
+        """Wait, and return what is asked next: lists may have changed meanwhile.
+
+        Raises StreamReplaced if what was read, or comes next, is of another epoch by now: it was
+        stable, so that a person has accepted that it is lost.
+        """
         threading.Event().wait(REST_S)
-        self._known = self._known or stores
+        self._known, self._epochs = self._known or asked.stores, self._epochs or asked.epochs
         found = self.found()
-        return stores if found is None else stores_of(found)
+        if found is None:
+            return asked
+        if found.epochs.replaces(of.epochs, max(of.end, asked.begin + 1)):
+            raise StreamReplaced(
+                f"a loss of topic {self.options.topic!r} was accepted while numbers {of.begin} to"
+                f" {of.end - 1} were read: what was read of them may be void; begin again"
+            )
+        return replace(asked, stores=stores_of(found), epochs=found.epochs)
 
     def _refuse_lost(self, piece: Piece, of: Slice) -> None:
-        is_new = of.is_first and piece.begin == of.begin
+        is_new = of.is_first and piece.begin == of.begin and not piece.is_void
         if piece.why != LOST_PIECE or is_new or not self.options.fails:
             return
+        text = "are lost: a person accepted that" if piece.is_void else "are in no store any more"
         raise DataLost(
-            f"no store has numbers {piece.begin} to {piece.end - 1} of topic"
-            f" {self.options.topic!r} any more: to go on without them, say failOnDataLoss=false",
+            f"numbers {piece.begin} to {piece.end - 1} of topic {self.options.topic!r} {text}:"
+            " to go on without them, say failOnDataLoss=false",
             first=piece.begin,
             last=piece.end - 1,
             why=piece.why,

@@ -128,16 +128,18 @@ def refuse_replaced(name: str, at: StreamPosition, found: Position) -> None:
     """Raise StreamReplaced unless the stream that was found has what the position passed.
 
     The message before it was of the position's epoch, or of one before. A stream that was lost and
-    begun anew, or of which a part was given up, has a later one there, or ends below.
+    begun anew, or of which a part was given up, has a later one there, or ends below. Stores that
+    are in a former epoch than the position's show what may be lost since.
     """
     if at.stream is None:
         return
     end = found.shown.high + 1
-    is_same = at.stream == hexed(found.stream) and at.number <= end
+    is_same = at.stream == hexed(found.stream) and at.number <= end and at.epoch <= found.epoch
     if is_same and (at.number == 0 or epoch_at(found.firsts, at.number - 1) <= at.epoch):
         return
     raise StreamReplaced(
         f"{name!r} is at number {at.number} of epoch {at.epoch} in stream {at.stream}, and the"
-        f" stores have stream {hexed(found.stream)}, up to {end}, with other messages there:"
-        " nothing was taken; receive it under another name, or have the position forgotten"
+        f" stores have stream {hexed(found.stream)}, up to {end}, in epoch {found.epoch}, with"
+        " other messages there: nothing was taken; receive it under another name, or have the"
+        " position forgotten"
     )

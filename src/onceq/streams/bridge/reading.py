@@ -1,18 +1,21 @@
 """What stores have of a stream that is stable, by numbers: Programs. Pure.
 
 Used by who does not follow a stream, but reads some of it: a relay that looks for what it had
-planned, and Spark's tasks. It registers nowhere, and keeps nothing.
+planned, and Spark's tasks. It registers nowhere, and keeps nothing. A store that does not know what
+was accepted as lost is not believed, nor is a message of another epoch than its number has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from onceq.model.ops.base import Program
-from onceq.streams.errors import FrameRefused
+from onceq.streams.bridge.epochs import Epochs
+from onceq.streams.errors import FrameRefused, StreamReplaced
 from onceq.streams.model import asks, frames
 from onceq.streams.model.fragments import CONTINUED, CONTINUES
 from onceq.streams.model.frames import FrameKind
@@ -26,8 +29,9 @@ LOST_PIECE: Final = "lost"
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers in a row, from `begin` on, of one epoch. bodies: None: they are not messages.
 
-    why: then: VOID_PIECE, if they were given up before they were stable, or LOST_PIECE, if no store
-    has them any more. flags: of a frame with these messages alone, as in `fragments`.
+    why: then: VOID_PIECE, if they were given up before they were stable, or LOST_PIECE, if a person
+    accepted that they are lost, or no store has them any more: then the epoch is 0. flags: of a
+    frame with these messages alone, as in `fragments`.
     """
 
     epoch: int
@@ -37,14 +41,31 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     flags: int = 0
 
+    @property
+    def is_void(self) -> bool:
+        """Whether these numbers have no messages, and never will."""
+        return self.bodies is None and self.epoch > 0
+
+
+def cut(piece: Piece, end: int) -> Piece:
+    """Return the part of a piece that lies below a number."""
+    if piece.end <= end:
+        return piece
+    bodies = None if piece.bodies is None else piece.bodies[: end - piece.begin]
+    return replace(piece, end=end, bodies=bodies, flags=piece.flags & ~CONTINUED)
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read. stores: that may have it. end: exclusive; all below is stable."""
+    """What is read. stores: that may have it. end: exclusive; all below is stable.
+
+    epochs: of the log, as the reader knows it.
+    """
 
     stream: int
     begin: int
     end: int
     stores: tuple[str, ...]
+    epochs: Epochs
     within_s: float = 2.0
     rest_s: float = 0.2
 
@@ -63,27 +84,60 @@ def read_some(asked: Asked) -> Program[tuple[Piece, ...]]:
 
     What every store says is gone is given as lost: what is below where the log of each begins, or
     one number that is damaged in all. A store that does not answer is waited for: it may have it.
+    Raises StreamReplaced if a loss was accepted that `epochs` do not have.
     """
     while not (pieces := (yield from read_once(asked))):
+        if pieces is None:
+            raise StreamReplaced(
+                f"stores of stream {asked.stream:016x} know of a loss that was accepted meanwhile:"
+                " begin again"
+            )
         yield from WaitUntil(within_s=asked.rest_s)
     return pieces
 
 
-def read_once(asked: Asked) -> Program[tuple[Piece, ...]]:
-    """Ask each store once, as `read_some`; nothing: one that may have them has not answered."""
+def read_once(asked: Asked) -> Program[tuple[Piece, ...] | None]:
+    """Ask each store once, as `read_some`; nothing: one that may have them has not answered.
+
+    None: a store knows of a loss that `epochs` do not have.
+    """
     gone: list[int] = []
     for store in asked.stores:
         ask = asks.Read(stream=asked.stream, epoch=0, begin=asked.begin, end=asked.end)
         given = yield from ReadStore(store=store, ask=ask, within_s=asked.within_s)
+        lost = _lost(given, asked.epochs)
+        if lost > asked.epochs.lost:
+            return None
         pieces, behind = taken(given, asked.begin, asked.end)
-        if pieces:
-            return pieces
+        own = tuple(_of_log(pieces, asked.epochs))
+        if lost < asked.epochs.lost or (pieces and not own):
+            continue  # it was given up, or is behind
+        if own:
+            return own
         if behind > asked.begin:
             gone.append(behind)
     if len(gone) < len(asked.stores):
         return ()
     end = min(*gone, asked.end)
     return (Piece(epoch=0, begin=asked.begin, end=end, bodies=None, why=LOST_PIECE),)
+
+
+def _lost(given: Any, epochs: Epochs) -> int:
+    """Return the last loss of which a store knows, if it says that."""
+    is_range = given is not None and isinstance(given[0], asks.Range)
+    return int(given[0].lost) if is_range else epochs.lost
+
+
+def _of_log(pieces: tuple[Piece, ...], epochs: Epochs) -> Iterator[Piece]:
+    """Yield what is of the epochs of a log; what is void since it was lost, as that."""
+    for piece in pieces:
+        if piece.epoch != epochs.at(piece.begin):
+            return
+        own = cut(piece, epochs.alike_below(piece.begin, piece.end))
+        is_lost = own.is_void and epochs.is_lost(own.begin)
+        yield replace(own, why=LOST_PIECE) if is_lost else own
+        if own.end < piece.end:
+            return
 
 
 def taken(given: Any, begin: int, end: int) -> tuple[tuple[Piece, ...], int]:

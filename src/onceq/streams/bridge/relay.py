@@ -22,9 +22,10 @@ from onceq.engine.faultpoints import faultpoint
 from onceq.errors import InvalidValue
 from onceq.model import ops, stream_ops
 from onceq.streams import logged
+from onceq.streams.bridge.epochs import Epochs
 from onceq.streams.bridge.fetching import fetched
 from onceq.streams.bridge.moving import hexed
-from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece
+from onceq.streams.bridge.reading import Asked, Piece
 from onceq.streams.bridge.trying import AWAY, Tries, tell_store
 from onceq.streams.errors import FlightFull, NotRegistered, StreamReplaced
 from onceq.streams.model.events import Event, Reclaimed
@@ -210,12 +211,17 @@ class AsyncRelay:
 
         The others are void.
         """
-        if not planned:
+        begun = self._core.begun
+        if not planned or begun is None:
             return []
         bodies = {one.number: one.body for one in planned}
         stores = sorted({store for one in self._core.needed for store in one.stores})
         asked = Asked(
-            stream=int(self.stream, 16), begin=min(bodies), end=max(bodies) + 1, stores=(*stores,)
+            stream=begun.stream,
+            begin=min(bodies),
+            end=max(bodies) + 1,
+            stores=(*stores,),
+            epochs=Epochs(firsts=begun.bridge.firsts, losses=begun.bridge.losses),
         )
         pieces = await fetched(asked, self._certificates)
         return [number for piece in pieces for number in has_as_planned(piece, bodies)]
@@ -348,7 +354,7 @@ def has_as_planned(piece: Piece, planned: Mapping[int, bytes]) -> Iterator[int]:
     """
     for number in range(piece.begin, piece.end):
         if piece.bodies is None:
-            is_there = piece.why == LOST_PIECE
+            is_there = not piece.is_void
         else:
             is_there = piece.bodies[number - piece.begin] == planned.get(number)
         if is_there and number in planned:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from onceq.model.ops.base import Program
-from onceq.streams.bridge.reading import Asked, Piece, read_once
+from onceq.streams.bridge.reading import Asked, Piece, cut, read_once
 from onceq.streams.model.fragments import (
     ABANDONS,
     CONTINUED,
@@ -66,14 +66,6 @@ class Wholes:
         made = self._parts.take(number, body, part, retransmitted=True)
         if isinstance(made, Joined):
             yield Piece(epoch=piece.epoch, begin=number, end=number + 1, bodies=(made.body,))
-
-
-def cut(piece: Piece, end: int) -> Piece:
-    """Return the part of a piece that lies below a number."""
-    if piece.end <= end:
-        return piece
-    bodies = None if piece.bodies is None else piece.bodies[: end - piece.begin]
-    return replace(piece, end=end, bodies=bodies)
 
 
 class Tail(NamedTuple):

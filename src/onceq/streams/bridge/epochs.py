@@ -1,0 +1,101 @@
+"""Of what epochs the numbers of a stream are, for who reads some of it: Programs. Pure.
+
+A store that was given up, and is back with its disk, shows what was lost, under numbers that are
+void now. Who follows a stream is told of that; who reads by numbers knows it by these epochs, and
+believes no store that knows of fewer losses, and no message of another epoch. Source: ADR 24; spec
+M34, M38.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from msgspec.structs import asdict
+
+from onceq.model.ops.base import Program
+from onceq.streams.model import asks
+from onceq.streams.model.choice import Firsts
+from onceq.streams.model.log import agreed_below, epoch_at
+from onceq.streams.model.losses import Losses, is_lost
+from onceq.streams.model.ops import AskStores
+from onceq.streams.receiver.placing import Position, Who, has_all, place
+
+
+class Epochs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader knows of a log. firsts: every epoch's first number, as in a bridge record.
+
+    losses: that were accepted up to the last epoch.
+    """
+
+    firsts: Firsts
+    losses: Losses = ()
+
+    @property
+    def last(self) -> int:
+        """The epoch in which this was known."""
+        return self.firsts[-1][0]
+
+    @property
+    def lost(self) -> int:
+        """The last epoch that was begun without what was stable; 0: none."""
+        return max((one.epoch for one in self.losses), default=0)
+
+    def at(self, number: int) -> int:
+        """Return the epoch of a number."""
+        return epoch_at(self.firsts, number)
+
+    def is_lost(self, number: int) -> bool:
+        """Whether a number is void since it was lost."""
+        return is_lost(number, self.losses)
+
+    def alike_below(self, begin: int, end: int) -> int:
+        """Return to before which number, at most `end`, all are of one epoch, and lost or not."""
+        bounds = [first for _, first in self.firsts]
+        bounds += [bound for one in self.losses for bound in (one.first, one.below)]
+        return min((end, *(bound for bound in bounds if bound > begin)))
+
+    def replaces(self, known: Epochs, below: int) -> bool:
+        """Whether the log has another epoch than was known at some number below one."""
+        agreed = agreed_below(known.firsts, self.firsts)
+        return agreed is not None and agreed < below
+
+
+class Placed(Position, frozen=True, kw_only=True):
+    """Where a stream was found, and what was lost of it up to that epoch."""
+
+    losses: Losses = ()
+
+    @property
+    def epochs(self) -> Epochs:
+        """What is known of its log."""
+        return Epochs(firsts=self.firsts, losses=self.losses)
+
+
+def find(who: Who, within_s: float, known: Epochs | None) -> Program[Placed | None]:
+    """Find a stream, as `place`; None: too few stores have answered in one epoch.
+
+    known: of its log, if it was found before: what is of a former epoch then, is not believed.
+    """
+    position = yield from place(who, within_s)
+    if position is None or (known is not None and position.epoch < known.last):
+        return None
+    if known is not None and known.firsts == position.firsts:
+        losses: Losses | None = known.losses
+    else:
+        losses = yield from _losses(who, position, within_s)
+    return None if losses is None else Placed(**asdict(position), losses=losses)
+
+
+def _losses(who: Who, found: Position, within_s: float) -> Program[Losses | None]:
+    """Ask what was lost of a stream; None: no store has told of the epoch that was found."""
+    stores = sorted({store for one in found.lists for store in one.stores})
+    ask = asks.Learn(topic=who.topic, session=who.source)
+    answers = yield from AskStores(
+        asked=dict.fromkeys(stores, ask),
+        enough=partial(has_all, frozenset(stores)),
+        within_s=within_s,
+    )
+    of = found.stream, found.firsts
+    informed = [one for one in answers.values() if isinstance(one, asks.Information)]
+    return next((one.losses for one in informed if (one.stream, one.firsts) == of), None)

@@ -1,0 +1,140 @@
+"""Who reads by numbers believes no store that shows what was lost, nor another log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceq import streams
+from onceq.streams.bridge.epochs import Epochs, find
+from onceq.streams.bridge.fetching import Reading, fetched
+from onceq.streams.bridge.reading import LOST_PIECE, VOID_PIECE, Asked, Piece, read_once
+from onceq.streams.model import asks
+from onceq.streams.model.fragments import CONTINUED, CONTINUES
+from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
+from onceq.streams.model.losses import Lost
+from onceq.streams.model.quorum import listed
+from onceq.streams.receiver.placing import Who
+from tests.streams.api.losing import lose, split, texts
+from tests.streams.api.towns import RAW, SENDER, town
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceq.streams.bridge.epochs import Placed
+    from tests.streams.api.towns import Town
+
+S = 7
+LOG = Epochs(
+    firsts=((1, 0), (4, 3), (6, 8)),
+    losses=(Lost(epoch=4, first=3, count=2),),
+)
+
+
+def found(stores: Town, names: str, known: Epochs | None = None) -> Placed | None:
+    at = listed(stores.at(names))
+    who = Who(topic=RAW.name, source=SENDER, session=1, key="session 1", known=at)
+
+    async def run() -> Placed | None:
+        async with Reading() as reading:
+            return await reading.run(find(who, 2.0, known))
+
+    return asyncio.run(run())
+
+
+def test_a_store_that_was_given_up_and_is_back_is_not_believed(tmp_path: Path) -> None:
+    async def once(of: Asked) -> tuple[Piece, ...] | None:
+        async with Reading() as reading:
+            return await reading.run(read_once(of))
+
+    def asked(names: str, epochs: Epochs, begin: int, end: int) -> Asked:
+        assert now is not None
+        at = tuple(stores.at(name) for name in names)
+        return Asked(stream=now.stream, begin=begin, end=end, stores=at, epochs=epochs)
+
+    def bodies(names: str, epochs: Epochs, begin: int, end: int) -> list[bytes] | None:
+        pieces = asyncio.run(once(asked(names, epochs, begin, end)))
+        if pieces is None:
+            return None
+        return [body for one in pieces for body in one.bodies or (one.why.encode(),)]
+
+    with town(tmp_path, names="abcd") as stores:
+        with streams.open(session_id=SENDER) as context:
+            split(stores, context)
+            lose(stores, context)
+        before, now = found(stores, "bc"), found(stores, "ad")
+        assert before is not None
+        assert now is not None
+        assert (before.epochs.lost, now.epochs.lost) == (0, now.epoch)
+        assert bodies("b", before.epochs, 3, 6) == texts(3, 3), "it has what is lost"
+        for begin, end in ((3, 6), (0, 3)):
+            assert bodies("b", now.epochs, begin, end) == []
+        assert bodies("ba", now.epochs, 0, 3) == texts(3)
+        assert bodies("ba", now.epochs, 3, 6) == [LOST_PIECE.encode()]
+        assert bodies("a", before.epochs, 0, 3) is None, "it knows of the loss"
+        assert found(stores, "bc", now.epochs) is None, "these are of a former epoch"
+        assert found(stores, "ad", now.epochs) == now
+        with pytest.raises(streams.StreamReplaced, match="accepted meanwhile"):
+            asyncio.run(fetched(asked("a", before.epochs, 0, 3)))
+
+
+def frame(epoch: int, begin: int, *bodies: bytes, flags: int = 0, void: int = 0) -> bytes:
+    """A frame with messages; or with void numbers."""
+    return encode(
+        Frame(
+            kind=FrameKind.VOID if void else FrameKind.MESSAGES,
+            stream=S,
+            epoch=epoch,
+            number=begin,
+            stable=0,
+            count=void or len(bodies),
+            flags=flags,
+            body=body_of(bodies) if bodies else b"",
+        )
+    )
+
+
+def read(begin: int, *data: bytes, lost: int = 4, missing: int | None = None) -> Any:
+    """What is read of a store that gives frames from a number on. missing: one is damaged there."""
+    asked = Asked(stream=S, begin=begin, end=20, stores=("one",), epochs=LOG)
+    program = read_once(asked)
+    next(program)
+    is_missing = missing is not None
+    end = 20 if missing is None else missing
+    answer = asks.Range(begin=begin, end=end, frames=len(data), missing=is_missing, lost=lost)
+    with pytest.raises(StopIteration) as ended:
+        program.send((answer, data))
+    return ended.value.value
+
+
+def test_a_message_of_another_epoch_is_not_believed() -> None:
+    right = frame(4, 5, b"5", b"6")
+    (piece,) = read(5, right)
+    assert (piece.begin, piece.end, piece.bodies) == (5, 7, (b"5", b"6"))
+    assert read(5, frame(1, 5, b"other")) == ()
+    assert read(5, frame(6, 5, b"other")) == ()
+    assert [one.bodies for one in read(5, right, frame(1, 7, b"other"))] == [(b"5", b"6")]
+    assert read(5, right, lost=0) == ()
+    assert read(5, right, lost=6) is None
+
+
+def test_what_reaches_into_another_epoch_is_cut_there() -> None:
+    flags = CONTINUES | CONTINUED
+    (piece,) = read(6, frame(4, 6, b"6", b"7", b"8", flags=flags))
+    assert (piece.end, piece.bodies, piece.flags) == (8, (b"6", b"7"), CONTINUES)
+
+
+def test_what_is_void_says_why() -> None:
+    (piece,) = read(3, frame(4, 3, void=4))
+    assert (piece.begin, piece.end, piece.why, piece.is_void) == (3, 5, LOST_PIECE, True)
+    (piece,) = read(5, frame(4, 5, void=2))
+    assert (piece.begin, piece.end, piece.why, piece.is_void) == (5, 7, VOID_PIECE, True)
+    (piece,) = read(5, missing=5)
+    assert (piece.end, piece.why, piece.is_void) == (6, LOST_PIECE, False)
+
+
+def test_what_a_store_does_not_know_of_is_not_gone_by_its_word() -> None:
+    assert read(5, missing=5, lost=0) == ()
+    assert read(5, frame(1, 5, b"other"), missing=6) == ()
