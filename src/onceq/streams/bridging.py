@@ -19,7 +19,7 @@ from onceq.errors import IllegalState, InvalidValue
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
 from onceq.streams.api import given
-from onceq.streams.api.given import OnEvent, Shared
+from onceq.streams.api.given import ACCEPT_LOSS, OnEvent, Shared
 from onceq.streams.bridge.effects import Application
 from onceq.streams.bridge.hands import IntoContext
 from onceq.streams.bridge.into import AsyncInto
@@ -145,13 +145,15 @@ class RelayOptions(Where, total=False):
 
     session_id: of its source; it must be given, and nobody else's. listen: where receivers find
     it; None: they read from stores. batch: most requests that are planned at once, 1,000. idle_s:
-    how long an empty queue is left before the next look, 0.2.
+    how long an empty queue is left before the next look, 0.2. accept_loss: as of a source: what the
+    event `stores_forgot` of the log says; a relay without it waits for the stores.
     """
 
     session_id: Required[int]
     listen: str | None
     batch: int
     idle_s: float
+    accept_loss: str
 
 
 def into(
@@ -221,7 +223,12 @@ def relay(
     certificates, database = options.get("certificates"), _database(options)
     shared = Shared(session_id=options.get("session_id"), certificates=certificates)
     parts = given.source_parts(
-        shared, topic, stores=stores, listen=options.get("listen"), session_id=None, given=UNNOTICED
+        shared,
+        topic,
+        stores=stores,
+        listen=options.get("listen"),
+        session_id=None,
+        given={**UNNOTICED, ACCEPT_LOSS: options.get(ACCEPT_LOSS, "")},
     )
     of = From(
         name=name,

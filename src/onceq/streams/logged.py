@@ -147,6 +147,33 @@ class BridgeLacksStore(Event, level=logging.WARNING):
     why: str
 
 
+class StoresForgot(Event, level=logging.ERROR):
+    """A relay cannot begin: too few stores have what was sent. It waits until that changes.
+
+    forgot: stores that hold nothing, or damaged. silent: that do not answer. end: all below it is
+    left. accept_loss: what the next life is given that is to go on with that.
+    """
+
+    bridge: str
+    topic: str
+    forgot: str
+    silent: str
+    end: int
+    accept_loss: str
+
+
+class LossAccepted(Event, level=logging.WARNING):
+    """A relay began without what was lost, as its option `accept_loss` says.
+
+    first, last: numbers that nobody gets, both included; last < first: none.
+    """
+
+    bridge: str
+    topic: str
+    first: int
+    last: int
+
+
 class RelayBegan(Event):
     """A life of a relay begins, in an epoch of its source. next: the number that it plans first.
 

@@ -366,6 +366,32 @@ def test_a_loss_ends_it_unless_it_is_to_go_on(ledger: Ledger, why: WhyLost) -> N
     asyncio.run(live())
 
 
+def test_what_is_lost_before_it_took_effect_is_a_loss_as_others(ledger: Ledger) -> None:
+    """It was shown, and waits for more: only what has taken effect cannot be taken back."""
+
+    class Waits(Told):
+        def __init__(self) -> None:
+            super().__init__()
+            self.core.last_epoch = 5
+            self.outstanding = ["this", "and more"]
+
+    async def live() -> None:
+        one = ledger.into(listed("127.0.0.1:1"), fail_on_data_loss=False)
+        assert await one._begin()
+        one._receiver.driver = cast("Any", Waits())
+        for number in range(4):
+            await one._show(Message(stream=S, epoch=5, number=number, body=b"%06d" % number))
+        await one._show(RolledBack(stream=S, first=2, last=3))
+        await one._show(Loss(stream=S, first=2, last=6, why=WhyLost.LOST))
+        with pytest.raises(StreamReplaced, match="accepted a loss"):
+            await one._show(RolledBack(stream=S, first=1, last=6))
+        await one._effects.close()
+
+    asyncio.run(live())
+    assert ledger.effects() == texts(2)
+    assert ledger.position() == 7
+
+
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"abort_limit": 0}], ids=str)
 def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):

@@ -138,10 +138,19 @@ class AsyncInto:
                 if await self._pass_on():
                     await self._pass_loss(shown)
             case RolledBack(first=first):
-                raise StreamReplaced(
-                    f"the stream of topic {self.target.topic!r} has other messages from {first} on"
-                    f" than {self.target.name!r} was shown: a person accepted a loss"
-                )
+                self._take_back(first)
+
+    def _take_back(self, first: int) -> None:
+        """Forget what was shown from a number on, and is lost, unless it has taken effect."""
+        if first < self._at.number:
+            raise StreamReplaced(
+                f"the stream of topic {self.target.topic!r} has other messages from {first} on"
+                f" than {self.target.name!r} was shown: a person accepted a loss, and what had"
+                f" taken effect, up to {self._at.number - 1}, is lost too; receive it under another"
+                " name, or have the position forgotten"
+            )
+        self._batch = [one for one in self._batch if one.number < first]
+        self._bytes = sum(len(one.body) for one in self._batch)
 
     @property
     def _is_more(self) -> bool:

@@ -12,7 +12,13 @@ from typing import Final
 
 from onceq import errors, telemetry
 from onceq.streams import logged
-from onceq.streams.model.events import Event, RegistrationError, StoreUnresponsive
+from onceq.streams.model.events import (
+    Event,
+    LossAccepted,
+    RegistrationError,
+    StoresForgot,
+    StoreUnresponsive,
+)
 
 log = logging.getLogger(__name__)
 LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
@@ -76,10 +82,30 @@ class Tries:
 
 
 def tell_store(bridge: str, topic: str, event: Event) -> None:
-    """Log that a store does not answer, or refused, if that is what an event says."""
-    if isinstance(event, StoreUnresponsive | RegistrationError):
-        away = logged.BridgeLacksStore(bridge=bridge, topic=topic, store=event.store, why=event.why)
-        telemetry.tell(log, away)
+    """Log what an event says of stores: that one is away, or refused, or that much is lost."""
+    told = _of_stores(bridge, topic, event)
+    if told is not None:
+        telemetry.tell(log, told)
+
+
+def _of_stores(bridge: str, topic: str, event: Event) -> telemetry.Event | None:
+    """Return what is logged of an event; None: it says nothing of stores."""
+    match event:
+        case StoreUnresponsive(store=store, why=why) | RegistrationError(store=store, why=why):
+            return logged.BridgeLacksStore(bridge=bridge, topic=topic, store=store, why=why)
+        case StoresForgot():
+            return logged.StoresForgot(
+                bridge=bridge,
+                topic=topic,
+                forgot=" ".join(event.forgot),
+                silent=" ".join(event.silent),
+                end=event.end,
+                accept_loss=event.accept_loss,
+            )
+        case LossAccepted(first=first, last=last):
+            return logged.LossAccepted(bridge=bridge, topic=topic, first=first, last=last)
+        case _:
+            return None
 
 
 def _now_s() -> float:
