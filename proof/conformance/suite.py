@@ -14,6 +14,7 @@ from proof.conformance import (
     charge_behaviours,
     client_behaviours,
     history_behaviours,
+    limit_behaviours,
     order_behaviours,
     processing_behaviours,
     server_behaviours,
@@ -37,6 +38,7 @@ _ROOMS = (
     history_behaviours,
     stream_behaviours,
     order_behaviours,
+    limit_behaviours,
     trim_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(

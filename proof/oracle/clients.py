@@ -13,8 +13,9 @@ from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
 from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
-from onceq.model.queue import QueueKind
+from onceq.model.queue import UNLIMITED, QueueKind
 from proof.oracle import queues
+from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
 from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
@@ -265,6 +266,7 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     before = _sent_before(state, tx, op)
     if before is not None:
         return before
+    need_room(state, tx, queue, [request.body])
     check_priority(request.priority)
     check_order(queue, request.priority, request.not_before)
     _free_replies(state, tx, op.who.registrant_id, op.ack, keep=op.keep)
@@ -298,22 +300,24 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
 
 def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]:
     """Answers SendMany."""
-    return [
-        send(
-            state,
-            tx,
-            ops.Send(
-                who=op.who,
-                queue=op.queue,
-                request=ops.Request(rid=rid, body=body),
-                send_no=op.send_no + number,
-                ack=[] if number else op.ack,
-                content_type=op.content_type,
-                keep=op.keep,
-            ),
+    check_epoch(state, tx, op.who)
+    queue = open_queue(state, tx, op.queue, b"")
+    each = [
+        ops.Send(
+            who=op.who,
+            queue=op.queue,
+            request=ops.Request(rid=rid, body=body),
+            send_no=op.send_no + number,
+            ack=[] if number else op.ack,
+            content_type=op.content_type,
+            keep=op.keep,
         )
         for number, (rid, body) in enumerate(zip(op.rids, op.bodies, strict=True))
     ]
+    if queue.settings.limits != UNLIMITED:
+        new = [one.request.body for one in each if _sent_before(state, tx, one) is None]
+        need_room(state, tx, queue, new)
+    return [send(state, tx, one) for one in each]
 
 
 def next_expiry(state: State, tx: Transaction, op: ops.NextExpiry) -> float | None:

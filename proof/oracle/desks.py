@@ -10,7 +10,7 @@ from onceq.errors import OnceqError
 from onceq.model import desk_ops, ops
 from onceq.model.element import Element
 from onceq.model.ops import Identity
-from onceq.model.queue import QueueKind
+from onceq.model.queue import UNLIMITED, QueueKind
 from proof.oracle import clients
 from proof.oracle.clients import own_rows
 from proof.oracle.rows import Blocked, Transaction
@@ -49,7 +49,8 @@ def send_each(state: State, tx: Transaction, op: desk_ops.SendEach) -> dict[int,
         queue = find_queue(state, tx, op.queue)
         with contextlib.suppress(Blocked):
             state.lock(tx, "queue", queue.queue_id, exclusive=False)
-            if queue.settings.durable and queue.kind is not QueueKind.REPLY:
+            is_plain = queue.settings.durable and queue.settings.limits == UNLIMITED
+            if is_plain and queue.kind is not QueueKind.REPLY:
                 return {
                     place: clients.send(state, tx, sent)
                     for place, who in held

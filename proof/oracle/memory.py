@@ -234,5 +234,5 @@ class MemoryDriver:
         delay = self.wait_s(op)
         if delay is None:
             return False
-        self._clock.advance(delay)
+        self._clock.advance(max(delay, TICK.total_seconds()))  # less does not move it
         return True

@@ -24,6 +24,7 @@ from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
 from onceq.model.queue import JSON, QueueInfo, QueueKind, QueueSettings
 from proof.oracle import executions, servers
+from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
 from proof.oracle.rows import (
     ElementRow,
@@ -98,6 +99,7 @@ _SETTINGS = (
     "body_bytes_max",
     "tag_bytes_max",
     "keep_body",
+    "limits",
 )
 
 
@@ -182,6 +184,7 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
 def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
     """Answers Enqueue."""
     queue = open_queue(state, tx, op.queue, op.body)
+    need_room(state, tx, queue, [op.body])
     check_priority(op.priority)
     check_order(queue, op.priority, op.not_before)
     eid = state.new_eid()
@@ -210,6 +213,8 @@ def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
 
 def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUID]:
     """Answers EnqueueMany."""
+    largest = max(op.bodies, key=len, default=b"")
+    need_room(state, tx, open_queue(state, tx, op.queue, largest), op.bodies)
     return [
         enqueue(state, tx, ops.Enqueue(queue=op.queue, body=body, content_type=op.content_type))
         for body in op.bodies

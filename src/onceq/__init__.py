@@ -26,6 +26,7 @@ from onceq.errors import (
     InDoubt,
     OnceqError,
     Outcome,
+    QueueFull,
     ReceiveTimeout,
     Reject,
     ReplyGone,
@@ -57,7 +58,7 @@ from onceq.model.element import (
     Whereabouts,
 )
 from onceq.model.ops import AlterQueue, ThreadTags
-from onceq.model.queue import Queue, QueueInfo, QueueSettings
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
 from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__
 
@@ -85,6 +86,7 @@ __all__ = [
     "InDoubt",
     "KillAnswer",
     "LedgerClerk",
+    "Limits",
     "NotSubmitted",
     "OldRequest",
     "OnceqError",
@@ -92,6 +94,7 @@ __all__ = [
     "PostgresLedger",
     "Processed",
     "Queue",
+    "QueueFull",
     "QueueInfo",
     "QueueLedger",
     "QueueManager",

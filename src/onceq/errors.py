@@ -25,6 +25,7 @@
     │   ├── Fenced                    a newer life of this registrant exists
     │   ├── ClaimLost                 the element is no longer claimed by this incarnation
     │   ├── QueueStopped
+    │   ├── QueueFull                 at the queue's limits; nothing happened, send again later
     │   ├── SchemaMissing
     │   ├── SchemaMismatch            of another version, or being destroyed; it says what to do
     │   ├── SchemaTooNew
@@ -86,6 +87,7 @@ __all__ = [
     "Outcome",
     "PoolerDetected",
     "PostgresTooOld",
+    "QueueFull",
     "QueueNotEmpty",
     "QueueNotFound",
     "QueueStopped",
@@ -238,6 +240,17 @@ class ClaimLost(OperatingError):
 
 class QueueStopped(OperatingError):
     """The queue is stopped for enqueue."""
+
+
+class QueueFull(OperatingError):
+    """The queue is at its limits and takes no more now; nothing happened.
+
+    retry_after_s: in how many seconds it is worth while to send again.
+    """
+
+    def __init__(self, text: str, *, retry_after_s: float) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
 
 
 class SchemaMissing(OperatingError):

@@ -30,7 +30,7 @@ from onceq.clerk.ledger.whole import whole
 from onceq.clerk.ledger.work import Work, still
 from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
 from onceq.clerk.session import WINDOW_MAX, Reply
-from onceq.engine.sessions.silence import Patience, waiting, within
+from onceq.engine.sessions.silence import waiting, within
 from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
@@ -75,17 +75,21 @@ class AsyncClerk(AsyncRunning[T, R]):
         """Sends a request; request and rid are stable when it returns (G6).
 
         rid: 1 to 200 bytes, never used before with other content (RidReused). timeout_s: when to
-        give up, with InDoubt; None: when TCP does. attributes: see RequestAttributes. With a window
-        of 1, sending acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped,
-        TooLarge, InvalidValue, WindowFull: nothing happened.
+        give up, with InDoubt, or with QueueFull: for nine tenths of it, it waits for room in a
+        queue that is full; None: when TCP does, and without a wait for room. A clerk with a ledger
+        does not wait for room either, but may `resubmit`. attributes: see RequestAttributes. With a
+        window of 1, sending acknowledges the previous reply (C17). Raises QueueNotFound,
+        QueueStopped, QueueFull, TooLarge, InvalidValue, WindowFull: nothing happened.
         """
-        patience = within(names.check_timeout(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
         sent = program.request_of(self._session.queue, rid, request, attributes)
-        return await self._send(sent, patience)
+        return await self._send(sent, wait_s)
 
-    async def _send(self, request: Request, patience: Patience | None) -> Sent:
+    async def _send(self, request: Request, wait_s: float | None) -> Sent:
+        patience = within(wait_s)
         if self._kept is None:
-            return await self._run(program.send(self._session, request), patience)
+            send = program.send(self._session, request, room_s=program.room_s(wait_s))
+            return await self._run(send, patience)
         send = ledger_program.send(self._kept, request)
         return await self._run(whole(self._kept, send), patience)
 
@@ -104,11 +108,18 @@ class AsyncClerk(AsyncRunning[T, R]):
         sent = program.request_of(self._session.queue, rid, request, attributes)
         await self._run(program.send_one_way(self._session, sent))
 
-    async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
-        """Sends (rid, request) pairs in one transaction: either all become stable, or none."""
+    async def send_many(
+        self, requests: Iterable[tuple[str, T]], *, timeout_s: float | None = None
+    ) -> list[Sent]:
+        """Sends (rid, request) pairs in one transaction: either all become stable, or none.
+
+        timeout_s: as for `send`. QueueFull, among others.
+        """
         refuse_with_ledger(self._kept, "send_many")
+        wait_s = names.check_timeout(timeout_s)
         pairs = list(program.pairs_of(self._session.queue, requests))
-        return await self._run(program.send_many(self._session, pairs))
+        send = program.send_many(self._session, pairs, room_s=program.room_s(wait_s))
+        return await self._run(send, within(wait_s))
 
     async def receive(
         self,

@@ -24,6 +24,7 @@ R = TypeVar("R")
 
 SEQ_MAX = 2**63 - 1
 NOT_KNOWN = UUID(int=0)
+ROOM_SHARE = 0.9
 
 
 def connect(session: Session[T, R]) -> ops.Program[None]:
@@ -120,17 +121,22 @@ def _may_send(session: Session[Any, Any], count: int) -> ClientState:
 
 
 def send(
-    session: Session[T, R], request: ops.Request, *, own_transaction: bool = True
+    session: Session[T, R],
+    request: ops.Request,
+    *,
+    own_transaction: bool = True,
+    room_s: float | None = 0.0,
 ) -> ops.Program[ops.Sent]:
     """Sends a request; when it returns, request and rid are stable (G6).
 
     own_transaction: False if it joins another transaction, and is stable when that commits.
+    room_s: how long it waits for room in a queue that is full; None: without end.
     """
     following = _may_send(session, 1)
     if session.posted is not None:
         yield from settle(session)
     op = _send_op(session, request, own_transaction=own_transaction)
-    answer = yield from perform(session, op)
+    answer = yield from perform(session, op, room_s)
     sleeps = session.window == 1 and answer.state == "new"
     session.rings = sleeps and request.expires_at is None  # nobody rings when it expires
     session.asleep = session.asleep or sleeps
@@ -138,6 +144,11 @@ def send(
     session.user = end_user_in(request.properties)
     session.state = following
     return answer
+
+
+def room_s(timeout_s: float | None) -> float:
+    """Returns how long a send with this time limit waits for room: the rest is for the send."""
+    return 0.0 if timeout_s is None else ROOM_SHARE * timeout_s
 
 
 def _send_op(
@@ -177,9 +188,12 @@ def send_one_way(session: Session[T, R], request: ops.Request) -> ops.Program[No
 
 
 def send_many(
-    session: Session[T, R], pairs: Sequence[tuple[str, bytes]]
+    session: Session[T, R], pairs: Sequence[tuple[str, bytes]], *, room_s: float | None = 0.0
 ) -> ops.Program[list[ops.Sent]]:
-    """Sends (rid, body) pairs in one transaction: all are stable when it returns, or none."""
+    """Sends (rid, body) pairs in one transaction: all are stable when it returns, or none.
+
+    room_s: how long it waits for room in a queue that is full; None: without end.
+    """
     following = _may_send(session, len(pairs))
     yield from settle(session)
     rids = [rid for rid, _ in pairs]
@@ -193,7 +207,7 @@ def send_many(
         keep=session.keep,
         content_type=content_type_of(session.queue.request_type),
     )
-    answers = yield from perform(session, op)
+    answers = yield from perform(session, op, room_s)
     _sent(session, rids, answers)
     session.user = None
     session.state = following

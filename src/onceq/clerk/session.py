@@ -16,6 +16,7 @@ from onceq.model.arguments import check_kind
 from onceq.model.client_state import Call, ClientState
 from onceq.model.element import Element, EndUser, RequestOutcome, attempts_of
 from onceq.model.end_user import end_user_in
+from onceq.model.ops.waiting import when_there_is_room
 from onceq.model.queue import Queue
 
 T = TypeVar("T")
@@ -203,13 +204,18 @@ def ask(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
     return answer
 
 
-def perform(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
-    """Performs an operation that changes something; notes if its effect is unknown."""
+def perform(
+    session: Session[Any, Any], op: ops.Op[T], room_s: float | None = 0.0
+) -> ops.Program[T]:
+    """Performs an operation that changes something; notes if its effect is unknown.
+
+    room_s: how long it waits for room if the queue is full; None: without end.
+    """
     if session.posted is not None:
         yield from settle(session)
     session.sure = False
     try:
-        answer: T = yield op
+        answer: T = yield from (op if room_s == 0 else when_there_is_room(op, room_s))
     except errors.OnceqError as error:
         session.sure = error.outcome is errors.Outcome.NOTHING_HAPPENED
         if isinstance(error, errors.Fenced):

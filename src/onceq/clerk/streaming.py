@@ -26,7 +26,10 @@ HANDED_AT_ONCE = 100
 
 
 class Stream(Generic[R]):
-    """One pass over requests, each a (rid, body). timeout_s: of each wait for a reply."""
+    """One pass over requests, each a (rid, body). timeout_s: of each wait for a reply, or for room.
+
+    What a full queue does not take is sent later: fewer at once, when replies have come.
+    """
 
     def __init__(
         self,
@@ -39,12 +42,14 @@ class Stream(Generic[R]):
         self._timeout_s = timeout_s
         self._is_begun = False
         self._is_over = False
+        self._refused: list[tuple[str, bytes]] = []
+        self._at_once = SENT_AT_ONCE
 
     def step(self) -> ops.Program[list[Reply[R]]]:
         """Returns the next replies; none when all were sent, received and acknowledged.
 
         What it returned before counts as processed, and is acknowledged once that is half a
-        window. ReceiveTimeout: nothing is lost, and another step waits on.
+        window. ReceiveTimeout, QueueFull: nothing is lost, and another step waits on.
         """
         session = self._session
         if not self._is_begun:
@@ -52,7 +57,7 @@ class Stream(Generic[R]):
         while True:
             yield from self._acknowledge(everything=False)
             sent = yield from self._send_ahead()
-            if not session.outstanding and sent == 0:
+            if not session.outstanding and sent == 0 and not self._refused:
                 yield from self._acknowledge(everything=True)
                 return []
             if not session.outstanding:
@@ -97,11 +102,28 @@ class Stream(Generic[R]):
         """
         session = self._session
         room = session.room if session.window > 1 or not session.outstanding else 0
-        count = 0 if self._is_over else min(room, SENT_AT_ONCE)
-        some = list(itertools.islice(self._requests, count))
-        self._is_over = self._is_over or len(some) < count
-        if some:
-            yield from program.send_many(session, some)
-            session.gone = ()
-            receiving.arrived(session)
+        count = min(room, self._at_once)
+        some, self._refused = self._refused[:count], self._refused[count:]
+        if not self._is_over:
+            more = list(itertools.islice(self._requests, count - len(some)))
+            self._is_over = len(more) < count - len(some)
+            some += more
+        if not some:
+            return 0
+        try:
+            yield from program.send_many(session, some, room_s=self._room_s(some))
+        except errors.QueueFull:
+            self._refused = some + self._refused
+            self._at_once = max(1, len(some) // 2)
+            if len(some) == 1 and not session.outstanding:
+                raise
+            return 0
+        self._at_once = min(2 * self._at_once, SENT_AT_ONCE)
+        session.gone = ()
+        receiving.arrived(session)
         return len(some)
+
+    def _room_s(self, some: list[tuple[str, bytes]]) -> float | None:
+        """For how long to wait for room: not if fewer may fit, or if a reply may come first."""
+        waits = len(some) == 1 and not self._session.outstanding
+        return self._timeout_s if waits else 0.0

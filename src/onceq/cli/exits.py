@@ -37,6 +37,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.Fenced, VIOLATION),
     (errors.ClaimLost, VIOLATION),
     (errors.QueueStopped, VIOLATION),
+    (errors.QueueFull, VIOLATION),
     (errors.DeadlineExceeded, VIOLATION),
     (errors.OperatingError, CANNOT_CONNECT),
 )

@@ -18,6 +18,7 @@ from onceq.files.rows import BadRow, Row, digest_in
 from onceq.manager.program import show
 from onceq.model import admin_ops, ops
 from onceq.model.element import Element
+from onceq.model.ops.waiting import when_there_is_room
 from onceq.model.queue import QueueKind
 
 REFUSED_ALONE = (errors.RidReused, errors.TooLarge, errors.InvalidValue)
@@ -83,20 +84,24 @@ def is_known(eid: str) -> ops.Program[bool]:
 def send_rows(
     life: Life, queue: str, rows: list[Row], content_type: str
 ) -> ops.Program[list[ops.Sent | BadRow]]:
-    """Sends rows, in one transaction if none is refused; returns the result of each, or why not."""
+    """Sends rows, in one transaction if none is refused; returns the result of each, or why not.
+
+    While the queue is full it sends fewer at once, and waits for room, without end.
+    """
     if not rows:
         return []
+    send = ops.SendMany(
+        who=life.who,
+        queue=queue,
+        rids=[row.rid for row in rows],
+        bodies=[row.body for row in rows],
+        send_no=life.send_no + 1,
+        ack=[],
+        content_type=content_type,
+    )
     try:
-        answers = yield from ops.SendMany(
-            who=life.who,
-            queue=queue,
-            rids=[row.rid for row in rows],
-            bodies=[row.body for row in rows],
-            send_no=life.send_no + 1,
-            ack=[],
-            content_type=content_type,
-        )
-    except REFUSED_ALONE as error:
+        answers = yield from when_there_is_room(send, None if len(rows) == 1 else 0.0)
+    except (*REFUSED_ALONE, errors.QueueFull) as error:
         if len(rows) == 1:
             return [BadRow(rows[0].number, str(error), rows[0].source)]
         middle = len(rows) // 2

@@ -22,7 +22,15 @@ from onceq.model.element import (
     RequestOutcome,
     Search,
 )
-from onceq.model.queue import RANGES, Queue, QueueInfo, QueueKind, QueueSettings, content_type_of
+from onceq.model.queue import (
+    RANGES,
+    Queue,
+    QueueInfo,
+    QueueKind,
+    QueueSettings,
+    check_limits,
+    content_type_of,
+)
 
 T = TypeVar("T")
 
@@ -178,6 +186,8 @@ def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
     for name in ("keep_body", "enqueue_started", "dequeue_started"):
         if getattr(change, name) is not None:
             names.check_flag(name, getattr(change, name))
+    if change.limits is not None:
+        check_limits(change.limits)
     return change
 
 

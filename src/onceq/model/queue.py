@@ -51,6 +51,7 @@ RANGES: Final = {
     "tag_bytes_max": (1, 16_777_216),
 }
 """The least and the greatest value of a queue's numbers; backoff_max_ms is >= backoff_ms too."""
+LIMITS_MAX: Final = {"depth": 10**12, "bytes": 10**15}
 
 
 def content_type_of(kind: type[Any]) -> str:
@@ -101,6 +102,31 @@ class QueueKind(Word):
     ERROR = "error"
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a queue takes (Q13): a send that would go over is refused, with QueueFull.
+
+    depth: the most elements, 1 to 10**12. bytes: the most bytes of their bodies together, 1 to
+    10**15. None: any number. What is in the queue is measured now and then, not counted, so a queue
+    of more than 100 elements may get some more than that (docs/operations.md). Raises InvalidValue.
+    """
+
+    depth: int | None = None
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in LIMITS_MAX.items():
+            if getattr(self, name) is not None:
+                names.check_range(f"limits: {name}", getattr(self, name), 1, most)
+
+    @property
+    def is_given(self) -> bool:
+        """True: SQL tells limits that are to be taken away from those that are to stay."""
+        return True
+
+
+UNLIMITED: Final = Limits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """What a queue does with its elements.
@@ -114,7 +140,7 @@ class QueueSettings:
     keep_body: history keeps request and reply bodies. error_queue: None means NAME.error. order:
     "strict" runs one element at a time, the first that was sent first, and takes no priority, no
     not_before, no dequeue by eid and no Spark (Q8); None: in about that order, many at a time. It
-    is chosen when the queue is created.
+    is chosen when the queue is created. limits: how much the queue takes.
     """
 
     abort_limit: int = 5
@@ -128,6 +154,7 @@ class QueueSettings:
     keep_body: bool = False
     error_queue: str | None = None
     order: str | None = None
+    limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
@@ -139,6 +166,13 @@ class QueueSettings:
             names.check_queue(self.error_queue)
         if self.order is not None:
             names.check_choice("order", self.order, ORDERS)
+        check_limits(self.limits)
+
+
+def check_limits(limits: object) -> None:
+    """Raises InvalidValue unless these are Limits."""
+    if not isinstance(limits, Limits):
+        raise InvalidValue(f"limits is onceq.Limits(depth=..., bytes=...), not {limits!r:.80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +213,7 @@ class Settings(TypedDict, total=False):
     keep_body: bool
     error_queue: str | None
     order: str | None
+    limits: Limits
 
 
 class HandlerOptions(TypedDict, total=False):

@@ -25,11 +25,15 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.Retry: Charge.RETRY,
     errors.EnvironmentFault: Charge.ENVIRONMENT,
     errors.DeadlineExceeded: Charge.ENVIRONMENT,
+    errors.QueueFull: Charge.RELEASE,
 }
 """What a failed execution costs its element; an error that is not listed is charged.
 
-A lost claim may have been won again.
+A lost claim may have been won again. A full queue may stay full for longer than any retry limit
+lasts, and no request is to blame for it.
 """
+FULL_WAIT_S = 1.0
+"""The least time until a request is tried again that met a full queue."""
 
 
 class Failed(NamedTuple):
@@ -81,7 +85,7 @@ def _abort(
     charge = CHARGES.get(type(error), Charge.CHARGE)
     code, text = storable(code_of(error)), storable(text_of(error)[:ERROR_CHARS_MAX])
     trace = traced(error)
-    after_s = error.after_s if isinstance(error, errors.Retry) else None
+    after_s = _after_s(error)
     fate = yield from ops.AbortElement(
         seq=element.seq,
         incarnation=life.incarnation,
@@ -98,6 +102,13 @@ def _abort(
     again = (element.code, element.error) == (code, text)
     yield from tell(session, Undone(aborted=aborted, error=error, trace=trace, again=again))
     return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
+
+
+def _after_s(error: errors.OnceqError) -> float | None:
+    """Returns when the request is to be tried again; None: after its queue's back-off."""
+    if isinstance(error, errors.QueueFull):
+        return max(FULL_WAIT_S, error.retry_after_s)
+    return error.after_s if isinstance(error, errors.Retry) else None
 
 
 def code_of(error: errors.OnceqError) -> str:

@@ -98,6 +98,24 @@ _SETTINGS = (
     ("settings.error_queue", "text"),
     ("settings.retry_limit", "integer"),
     ("settings.order", "text"),
+    ("settings.limits.depth", "bigint"),
+    ("settings.limits.bytes", "bigint"),
+)
+_CHANGES = (
+    ("queue", "text"),
+    ("abort_limit", "integer"),
+    ("backoff_ms", "integer"),
+    ("backoff_max_ms", "integer"),
+    ("execution_limit_s", "integer"),
+    ("body_bytes_max", "integer"),
+    ("tag_bytes_max", "integer"),
+    ("keep_body", "boolean"),
+    ("enqueue_started", "boolean"),
+    ("dequeue_started", "boolean"),
+    ("retry_limit", "integer"),
+    ("limits.is_given", "boolean"),
+    ("limits.depth", "bigint"),
+    ("limits.bytes", "bigint"),
 )
 
 _SEND = (
@@ -161,6 +179,7 @@ _FINISH_ONE: Special = {
 
 SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.CreateQueue: {"parameters": _SETTINGS},
+    ops.AlterQueue: {"parameters": _CHANGES},
     ops.ListQueues: {
         "sql": f"select {QUEUE_COLUMNS} from {{schema}}.queues"
         " where (%s::text is null or name = %s::text) order by name",

@@ -29,7 +29,7 @@ from onceq.model.element import (
     Whereabouts,
     attempts_of,
 )
-from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
+from onceq.model.queue import Limits, QueueInfo, QueueKind, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
     " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit,"
-    " in_order"
+    " in_order, depth_max, bytes_max"
 )
 
 OLD_REQUEST_COLUMNS = (
@@ -105,6 +105,7 @@ def queue_info(row: Row) -> QueueInfo:
     found = _by_name(QUEUE_COLUMNS, row)
     found["kind"] = _KINDS[found["kind"]]
     found["order"] = found.pop("in_order")
+    found["limits"] = Limits(depth=found.pop("depth_max"), bytes=found.pop("bytes_max"))
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
     found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)

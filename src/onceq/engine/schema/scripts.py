@@ -37,6 +37,7 @@ MIGRATIONS = (
     "0016_order",
     "0017_spent",
     "0018_closed",
+    "0019_limits",
 )
 FUNCTION_FILES = (
     "base",
@@ -45,6 +46,7 @@ FUNCTION_FILES = (
     "cursor",
     "order",
     "spent",
+    "limits",
     "queue",
     "request",
     "outstanding",

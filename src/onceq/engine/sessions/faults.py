@@ -45,6 +45,9 @@ OWN: dict[str, type[errors.OnceqError]] = {
 }
 """Codes that the SQL functions raise, and those of PostgreSQL with a meaning of their own."""
 
+FULL = "OQ016"
+"""A queue is at its limits; the detail says in how many seconds to try again."""
+
 ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
 """SQLSTATEs, by prefix, that are nobody's fault: not charged, up to the queue's retry limit (G7).
 
@@ -109,6 +112,8 @@ def translate(error: psycopg.Error, role: str | None = None) -> errors.OnceqErro
     own = OWN.get(error.sqlstate or "")
     if own is not None:
         return own(text)
+    if error.sqlstate == FULL:
+        return errors.QueueFull(text, retry_after_s=float(error.diag.message_detail or 0))
     if is_overtaken(error):
         return errors.EnvironmentFault(OVERTAKEN, error.sqlstate)
     if is_environment(error):

@@ -26,7 +26,7 @@ class Pace:
 
 POLLED = Pace(0.0003, 1.25, LONGEST_DEFAULT_S)
 """Where nobody rings: a reply is seen late by at most a quarter of its own latency."""
-POLLED_PACES = {"environment": Pace(0.0003, 1.25, 5.0)}
+POLLED_PACES = {"environment": Pace(0.0003, 1.25, 5.0), "room": Pace(0.005, 1.5, 0.5)}
 RUNG = Pace(0.002, 4.0, LONGEST_RUNG_S)
 """Where somebody rings. Still short at first: a transaction committing just now looked for sleepers
 before this one was among them, and rings nobody."""

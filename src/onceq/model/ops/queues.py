@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceq.model.ops.base import Integer, Op
-from onceq.model.queue import QueueInfo, QueueSettings
+from onceq.model.queue import Limits, QueueInfo, QueueSettings
 
 
 class CreateQueue(Op[bool], changes="a queue is made"):
@@ -14,7 +14,10 @@ class CreateQueue(Op[bool], changes="a queue is made"):
 
 
 class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
-    """Changes the given settings; None leaves one as it is. QueueNotFound."""
+    """Changes the given settings; None leaves one as it is. QueueNotFound.
+
+    limits: both of them; `Limits()` takes them away.
+    """
 
     queue: str
     abort_limit: Integer | None = None
@@ -27,6 +30,7 @@ class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     enqueue_started: bool | None = None
     dequeue_started: bool | None = None
     retry_limit: Integer | None = None
+    limits: Limits | None = None
 
 
 class DestroyQueue(Op[bool], changes="a queue is destroyed"):

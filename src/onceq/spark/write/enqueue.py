@@ -27,10 +27,11 @@ from pyspark.sql.types import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.perform.spark_driver import executor_driver
-from onceq.errors import InvalidValue
+from onceq.engine.perform.spark_driver import SparkDriver, executor_driver
+from onceq.errors import InvalidValue, QueueFull
 from onceq.model.end_user import KEY
 from onceq.model.names import check_id
+from onceq.model.ops.waiting import when_there_is_room
 from onceq.model.spark_ops import SparkEnqueue
 from onceq.spark.arrow import RecordBatch, pa, pc
 from onceq.spark.write.writing import WritingOptions
@@ -38,6 +39,8 @@ from onceq.spark.write.writing import WritingOptions
 ROWS: Final = 10_000
 BODIES_BYTES: Final = 8 << 20
 """Limits of one transaction, roughly."""
+ROOM_S: Final = 600.0
+"""How long a row waits for room in a queue that is full."""
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "rid": (StringType,),
@@ -74,12 +77,28 @@ class OnceqBatchWriter(DataSourceArrowWriter):
         with executor_driver(self.options.route) as driver:
             for batch in iterator:
                 for chunk in chunks(batch):
-                    op = self.op(chunk)
-                    faultpoint("bulk.read")
-                    new += driver.perform(op)
-                    faultpoint("bulk.enqueued")
+                    new += self.enqueue(driver, chunk)
                     rows += chunk.num_rows
         return Enqueued(rows, new)
+
+    def enqueue(self, driver: SparkDriver, chunk: RecordBatch) -> int:
+        """Enqueues a chunk in a transaction; returns how many of its rows were not known yet.
+
+        What a full queue does not take together goes in halves, and one row waits for room, up to
+        ROOM_S: then QueueFull. The rows before it are enqueued; written again, they are known.
+        """
+        op = self.op(chunk)
+        faultpoint("bulk.read")
+        try:
+            new = driver.run(when_there_is_room(op, ROOM_S if chunk.num_rows == 1 else 0.0))
+        except QueueFull:
+            if chunk.num_rows == 1:
+                raise
+            middle = chunk.num_rows // 2
+            new = self.enqueue(driver, chunk.slice(0, middle))
+            return new + self.enqueue(driver, chunk.slice(middle))
+        faultpoint("bulk.enqueued")
+        return new
 
     def op(self, chunk: RecordBatch) -> SparkEnqueue:
         """Returns the Op that enqueues a chunk. InvalidName, InvalidValue, which name the row."""

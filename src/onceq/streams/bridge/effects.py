@@ -24,7 +24,7 @@ from onceq.streams.model.events import Event
 from onceq.streams.receiver.ops import Message
 
 Handler: TypeAlias = Callable[[list[Any], IntoContext[Any]], Awaitable[Any] | Any]
-HELD_UP: Final = (*AWAY, errors.QueueStopped)
+HELD_UP: Final = (*AWAY, errors.QueueStopped, errors.QueueFull)
 """What holds up a transaction without a handler: it is tried again."""
 
 

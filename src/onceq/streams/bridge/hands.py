@@ -27,6 +27,7 @@ from onceq.errors import (
     HandlerSignal,
     OnceqError,
     OperatingError,
+    QueueFull,
     QueueStopped,
 )
 from onceq.model import ops
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 T = TypeVar("T")
-PASSING = (*LOST, EnvironmentFault, DeadlineExceeded, QueueStopped)
+PASSING = (*LOST, EnvironmentFault, DeadlineExceeded, QueueStopped, QueueFull)
 """What a handler may raise of the environment: it passes. Any other is the handler's failure.
 
 Fenced would say that this life is over; but the handler was fenced elsewhere.

@@ -60,6 +60,7 @@ _BLAMES: tuple[tuple[type[errors.OnceqError], Blame], ...] = (
     (errors.ConnectionLost, Blame.LOST),
     (errors.InDoubt, Blame.LOST),
     (errors.QueueStopped, Blame.WAIT),
+    (errors.QueueFull, Blame.WAIT),
     (errors.EnvironmentFault, Blame.AGAIN),
     (errors.DeadlineExceeded, Blame.AGAIN),
     (errors.Retry, Blame.AGAIN),

@@ -197,13 +197,13 @@ language sql immutable as $$
 $$;
 
 -- Makes an UNLOGGED sequence that belongs to the repository's owner, whoever asks: a role that serves
--- needs no right to make or to drop anything. Only the names of started markers and of low-water marks are
--- accepted.
+-- needs no right to make or to drop anything. Only the names of started markers, of low-water marks and of what was
+-- measured of a queue are accepted.
 create or replace function onceq.make_sequence(p_name text, p_least bigint) returns regclass
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare made text := format('onceq.%I', p_name);
 begin
-    if p_name !~ '^(started_[0-9]+|low_[0-9]+_[0-9]+)$' then
+    if p_name !~ '^(started_[0-9]+|low_[0-9]+_[0-9]+|fill_[0-9]+_[0-2])$' then
         raise exception 'sequence % is none of the repository', p_name using errcode = 'invalid_parameter_value';
     end if;
     execute format('create unlogged sequence %s minvalue %s start 0', made, p_least);

@@ -27,6 +27,7 @@ begin
     perform onceq.check_moments(onceq.moment_of(min(x)), onceq.moment_of(max(x)))
         from unnest(p_not_before || p_expires_at) x;
     perform onceq.refuse_in_order(q.queue_id, 'delays nothing') from unnest(p_not_before) x where x is not null limit 1;
+    perform onceq.need_room_for_rows(q.queue_id, p_registrant, p_rids, ids, p_bodies) where q.limited;
     insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, priority, role, registrant_id,
             send_no, rid, eid, correlation_id, enqueued_at, not_before, expires_at, content_type,
             properties, life, sha256, body)

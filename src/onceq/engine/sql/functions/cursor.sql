@@ -85,7 +85,7 @@ begin
     return mark;
 end $$;
 
--- Drops the marks of queues that were destroyed at least a minute ago: a claim that began before may
+-- Drops the marks of lanes, and what was measured, of queues that were destroyed at least a minute ago: a claim that began before may
 -- still read them.
 create or replace function onceq.drop_marks() returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -96,6 +96,11 @@ begin
         if mark is not null then
             execute format('drop sequence %s', mark);
         end if;
+    end loop;
+    for mark in select c.oid from onceq.unlogged_sequences() c
+            join onceq.queue q on c.relname ~ format('^fill_%s_[0-2]$', q.queue_id)
+            where q.destroyed_at < onceq.now() - interval '1 minute' loop
+        execute format('drop sequence %s', mark);
     end loop;
     update onceq.queue set low = '{}'
         where destroyed_at < onceq.now() - interval '1 minute' and low <> '{}';
@@ -122,6 +127,7 @@ begin
             execute format('drop sequence if exists onceq.%I', mark.relname);
         end if;
     end loop;
+    perform onceq.make_fill_marks(r.queue_id) from onceq.limits r;
 exception when no_data_found then
     null;
 end $$;

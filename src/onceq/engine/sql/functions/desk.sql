@@ -34,7 +34,7 @@ begin
     end if;
     select q.queue_id, q.body_bytes_max into home from onceq.queue q
         where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-          and q.kind <> 'reply' and q.durable and at_lane = any (q.lanes);
+          and q.kind <> 'reply' and q.durable and not q.limited and at_lane = any (q.lanes);
     if not found then
         return;
     end if;

@@ -35,6 +35,7 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
+              and (not q.limited or onceq.need_room(q.queue_id, 1, octet_length(p_body)))
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
             into eid, is_volatile, bell;
         exit when eid is not null;
@@ -65,6 +66,7 @@ begin
     elsif p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;
+    eid := case when q.limited and onceq.need_room(q.queue_id, p_bodies) then null end;
     return query insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at,
                 content_type, life, sha256, body)
             select q.queue_id, 5 /* usual */, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,

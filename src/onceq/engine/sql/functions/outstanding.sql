@@ -118,6 +118,9 @@ begin
         id := md5('late ' || x.eid)::uuid;
         content := convert_to(jsonb_build_object('client', x.name, 'thread', x.thread, 'rid', x.rid,
             'eid', x.eid, 'queue', x.queue, 'sent_at', x.enqueued_at)::text, 'UTF8');
+        perform onceq.need_room(q.queue_id, 1, octet_length(content)) where q.limited
+            and not exists (select from onceq.element e where e.eid = id)
+            and not exists (select from onceq.history h where h.eid = id);
         insert into onceq.element (queue_id, lane, role, rid, eid, correlation_id, enqueued_at,
                 content_type, life, sha256, body)
             values (q.queue_id, 5 /* usual */, 'datagram', id::text, id, x.eid::text, onceq.now(), 'application/json',

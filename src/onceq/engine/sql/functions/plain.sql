@@ -29,7 +29,7 @@ begin
         if replies is not null then
             select q.queue_id into home from onceq.queue q
                 where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-                  and q.kind <> 'reply' and q.durable and octet_length(p_body) <= q.body_bytes_max
+                  and q.kind <> 'reply' and q.durable and not q.limited and octet_length(p_body) <= q.body_bytes_max
                   and at_lane = any (q.lanes);
         end if;
     end if;

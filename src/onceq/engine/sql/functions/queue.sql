@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue, begun (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun, limits (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -50,6 +50,24 @@ begin
     return true;
 end $$;
 
+-- The same, with limits; null: none.
+create or replace function onceq.create_queue(
+    p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,
+    p_backoff_max_ms integer, p_execution_limit_s integer, p_body_bytes_max integer,
+    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text, p_retry_limit integer, p_order text,
+    p_depth bigint, p_bytes bigint
+) returns boolean
+language plpgsql volatile as $$
+begin
+    if not onceq.create_queue(p_name, p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s,
+            p_body_bytes_max, p_tag_bytes_max, p_keep_body, p_error_queue, p_retry_limit, p_order) then
+        return false;
+    end if;
+    perform onceq.limit_queue((onceq.find_queue(p_name)).queue_id, p_depth, p_bytes)
+        where coalesce(p_depth, p_bytes) is not null;
+    return true;
+end $$;
+
 -- Changes the given settings; null leaves a setting as it is.
 create or replace function onceq.alter_queue(
     p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
@@ -75,6 +93,20 @@ begin
     return true;
 end $$;
 
+-- The same, and both limits, if p_limits; null: none.
+create or replace function onceq.alter_queue(
+    p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
+    p_execution_limit_s integer, p_body_bytes_max integer, p_tag_bytes_max integer,
+    p_keep_body boolean, p_enqueue_started boolean, p_dequeue_started boolean, p_retry_limit integer,
+    p_limits boolean, p_depth bigint, p_bytes bigint
+) returns boolean
+language plpgsql volatile as $$
+begin
+    perform onceq.limit_queue((onceq.find_queue(p_name)).queue_id, p_depth, p_bytes) where p_limits;
+    return onceq.alter_queue(p_name, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s,
+        p_body_bytes_max, p_tag_bytes_max, p_keep_body, p_enqueue_started, p_dequeue_started, p_retry_limit);
+end $$;
+
 -- Destroys an empty queue; its error queue goes with it if that is empty and serves no other queue.
 -- Its lock, exclusive, waits for the senders that hold it shared, and delays those that come
 -- later: for 10 s at most, as a caller's transaction may stay open. The lock of create_queue is taken,
@@ -97,6 +129,7 @@ begin
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
     end if;
     delete from onceq.begun where queue_id = q.queue_id;
+    delete from onceq.limits where queue_id = q.queue_id;
     update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
     perform onceq.drop_marks();
     update onceq.queue e set destroyed_at = onceq.now()

@@ -252,6 +252,7 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
+              and (not q.limited or onceq.has_room(q.queue_id, 1, octet_length(p_body)))
               and (r.expires or p_expires_at is null);
         if found then
             insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
@@ -316,12 +317,15 @@ create or replace function onceq.why_not_sent(
     p_expires boolean, out eid uuid, out state text
 )
 language plpgsql volatile as $$
+declare q onceq.queue;
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
-    perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, p_lane);
+    q := onceq.open_queue(p_queue, p_body);
+    perform onceq.open_lane(q.queue_id, p_lane);
     update onceq.registrant set expires = true
         where registrant_id = p_registrant and p_expires and not expires;
     select s.eid, s.state into eid, state from onceq.sent_before(p_registrant, p_rid, sha256(p_body)) s;
+    perform onceq.need_room(q.queue_id, 1, octet_length(p_body)) where state is null and q.limited;
 end $$;
 
 -- Sends many requests in one transaction, in the order given; the first acknowledges p_ack.
@@ -348,6 +352,7 @@ begin
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
               and q.kind <> 'reply' and (not r.has_spent or onceq.note_spent())
+              and (not q.limited or onceq.has_room(q.queue_id, p_bodies))
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
@@ -376,6 +381,9 @@ language plpgsql volatile as $$
 declare q onceq.queue;
 begin
     if p_sent < cardinality(p_rids) then
+        perform onceq.check_epoch(p_registrant, p_epoch);
+        q := onceq.open_queue(p_queue, null);
+        perform onceq.need_room_for_new(q.queue_id, p_registrant, p_rids, p_bodies) where q.limited;
         for i in 1 .. cardinality(p_rids) loop
             select e.eid, 'new', null into eid, state, bell from onceq.element e where e.eid = p_ids[i];
             if eid is null then
