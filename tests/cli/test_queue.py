@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 import onceq
 
 if TYPE_CHECKING:
@@ -37,6 +39,25 @@ def test_alter_changes_only_what_is_given(cli: Cli) -> None:
     after = cli.json("queue", "alter", "orders", "--abort-limit", "2", "--keep-body").item
     assert (after["abort_limit"], after["backoff_ms"], after["keep_body"]) == (2, 50, True)
     assert "backoff_max_ms" in cli("queue", "alter", "orders", "--backoff-max-ms", "1", code=2).err
+
+
+def test_limits(cli: Cli, qm: onceq.QueueManager) -> None:
+    """Made, changed one by one, shown, and taken away; what goes over is refused."""
+    cli("queue", "create", "orders", "--depth-max", "1", "--bytes-max", "100")
+    assert cli.json("queue", "list").lines[0]["settings"]["limits"] == {"depth": 1, "bytes": 100}
+    qm.enqueue(onceq.Queue("orders", bytes, bytes), b"x")
+    with pytest.raises(onceq.QueueFull):
+        qm.enqueue(onceq.Queue("orders", bytes, bytes), b"x")
+    after = cli.json("queue", "alter", "orders", "--depth-max", "7").item
+    assert after["limits"] == {"depth": 7, "bytes": 100}
+    assert cli.json("queue", "alter", "orders", "--abort-limit", "7").item["limits"]["depth"] == 7
+    after = cli.json("queue", "alter", "orders", "--no-limits", "--bytes-max", "9").item
+    assert after["limits"] == {"depth": None, "bytes": 9}
+    for bad in ("0", "-1", "1000000000001"):
+        assert (
+            "limits: depth is an int"
+            in cli("queue", "alter", "orders", "--depth-max", bad, code=2).err
+        )
 
 
 def test_start_and_stop(cli: Cli, qm: onceq.QueueManager) -> None:

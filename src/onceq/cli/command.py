@@ -2,7 +2,8 @@
 
 A command is a function with an `invoked: Invocation` (where the repository is, --json) and any
 arguments of its own. A parameter that is a dataclass becomes one option for each of its
-fields. Nothing else catches every exception.
+fields, but for those that are values with fields of their own. Nothing else catches every
+exception.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_origin, get_type_hints
 
+import msgspec
 import typer
 
 import onceq
@@ -97,7 +99,7 @@ def spread(function: Callable[..., int | None], notes: Mapping[str, str]) -> Cal
     def call(*, ctx: typer.Context, **values: Any) -> None:
         arguments: dict[str, Any] = {}
         for name, kind in groups.items():
-            own = {field.name: values.pop(field.name) for field in dataclasses.fields(kind)}
+            own = {field.name: values.pop(field.name) for field in _options(kind)}
             with reported(Output(as_json=False)):
                 arguments[name] = kind(**own)
         invoked: Invocation = arguments["invoked"].over(ctx.find_root().obj)
@@ -114,10 +116,18 @@ def _parameter(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
+def _options(group: type[Any]) -> list[dataclasses.Field[Any]]:
+    return [
+        field
+        for field in dataclasses.fields(group)
+        if not isinstance(field.default, msgspec.Struct)
+    ]
+
+
 def _fields_as_parameters(group: type[Any], notes: Mapping[str, str]) -> list[inspect.Parameter]:
     kinds = get_type_hints(group, include_extras=True)
     made: list[inspect.Parameter] = []
-    for field in dataclasses.fields(group):
+    for field in _options(group):
         kind = kinds[field.name]
         if get_origin(kind) is not Annotated:
             kind = Annotated[kind, typer.Option(help=notes.get(field.name))]

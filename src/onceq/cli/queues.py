@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import to_builtins
 
 from onceq.api import QueueManager
 from onceq.cli.command import Invocation, command
 from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.admin_ops import Rates
-from onceq.model.queue import Queue, QueueInfo, QueueKind, QueueSettings
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 
@@ -28,6 +29,8 @@ NOTES: Final = {
     "durable": "Whether the contents survive a crash of the database.",
     "keep_body": "Whether history keeps the bodies of requests and replies.",
     "order": "strict: one element at a time, the first that was sent first.",
+    "depth_max": "The most elements that the queue takes.",
+    "bytes_max": "The most bytes of their bodies together.",
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 
@@ -53,6 +56,21 @@ class Changes:
     keep_body: bool | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsGiven:
+    """The limits of a queue, as options."""
+
+    depth_max: int | None = None
+    bytes_max: int | None = None
+
+    def over(self, before: Limits) -> Limits:
+        """Returns these limits; one that is not given stays as it was. InvalidValue."""
+        return Limits(
+            depth=before.depth if self.depth_max is None else self.depth_max,
+            bytes=before.bytes if self.bytes_max is None else self.bytes_max,
+        )
+
+
 def as_row(info: QueueInfo) -> dict[str, Any]:
     """Returns a queue as the command line shows it."""
     openings = (("enqueue", info.enqueue_started), ("dequeue", info.dequeue_started))
@@ -63,7 +81,7 @@ def as_row(info: QueueInfo) -> dict[str, Any]:
         "dequeue_started": info.dequeue_started,
         "created_at": info.created_at,
         "oldest_at": info.oldest_at,
-        "settings": asdict(info.settings),
+        "settings": asdict(info.settings) | {"limits": to_builtins(info.settings.limits)},
     }
 
 
@@ -111,23 +129,34 @@ def show(invoked: Invocation, queue: Name) -> None:
 
 
 @command(app, "create", notes=NOTES)
-def create(invoked: Invocation, queue: Name, settings: QueueSettings) -> None:
+def create(invoked: Invocation, queue: Name, settings: QueueSettings, limits: LimitsGiven) -> None:
     """Create a queue and its error queue; doing so again with the same settings is harmless."""
-    declared: Queue[bytes, bytes] = Queue(queue, bytes, bytes, **asdict(settings))
+    chosen = replace(settings, limits=limits.over(Limits()))
+    declared: Queue[bytes, bytes] = Queue(queue, bytes, bytes, **asdict(chosen))
     with invoked.open() as qm:
         created = qm.declare(declared)
     invoked.output.item({"queue": queue, "created": created})
 
 
 @command(app, "alter", notes=NOTES)
-def alter(invoked: Invocation, queue: Name, changes: Changes) -> None:
+def alter(
+    invoked: Invocation,
+    queue: Name,
+    changes: Changes,
+    limits: LimitsGiven,
+    *,
+    no_limits: Annotated[
+        bool, typer.Option("--no-limits", help="Take away the limits that are not given.")
+    ] = False,
+) -> None:
     """Change settings of a queue; those not given stay as they are."""
     with invoked.open() as qm:
         before = qm.show(queue)
         given = {name: value for name, value in asdict(changes).items() if value is not None}
         QueueSettings(**{**asdict(before.settings), **given})
-        qm.alter(ops.AlterQueue(queue=queue, **given))
-        after = asdict(qm.show(queue).settings)
+        chosen = limits.over(Limits() if no_limits else before.settings.limits)
+        qm.alter(ops.AlterQueue(queue=queue, limits=chosen, **given))
+        after = as_row(qm.show(queue))["settings"]
     invoked.output.item({"queue": queue, **after})
 
 

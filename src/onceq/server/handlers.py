@@ -20,6 +20,7 @@ from onceq.errors import (
     HandlerMisuse,
     HandlerSignal,
     InvalidValue,
+    QueueFull,
 )
 from onceq.model.context import AsyncContext, BaseContext, Context
 from onceq.model.element import Element
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseContext[Any])
 
-ACTED_UPON = (HandlerSignal, HandlerMisuse, EnvironmentFault)
+ACTED_UPON = (HandlerSignal, HandlerMisuse, EnvironmentFault, QueueFull)
 """Errors that reach the server as they were raised, besides the database's own. EnvironmentFault
-comes from onceq's operations on the handler's connection."""
+and QueueFull come from onceq's operations on the handler's connection."""
 
 
 def _context(
