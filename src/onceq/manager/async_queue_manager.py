@@ -158,19 +158,26 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
             )
         )
 
-    async def read(self, eid: UUID) -> Element | None:
-        """Reads an element wherever it is, without dequeuing it; None if no queue holds it."""
-        return await self._link.perform(ops.ReadElement(eid=names.check_eid(eid)))
+    async def read(self, eid: UUID, *, connection: Any = None) -> Element | None:
+        """Reads an element wherever it is, without dequeuing it; None if no queue holds it.
 
-    async def peek(self, queue: str, n: int = 10) -> list[Element]:
+        With `connection` it sees what the transaction there sees: its own enqueues too, and not
+        what others have not committed; under REPEATABLE READ, what was there when it began. It
+        locks nothing: whoever wants the element may take it at once.
+        """
+        op = ops.ReadElement(eid=names.check_eid(eid))
+        return await (await self._on(connection)).perform(op)
+
+    async def peek(self, queue: str, n: int = 10, *, connection: Any = None) -> list[Element]:
         """Returns the first n elements of a queue that wait and are due; all stay (BHM90 Read).
 
         By priority and time; those that waited for their time come after the others, and suspects
         last. A queue that is stopped is read too; what an error queue holds is not shown (see
-        `lookup`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
+        `lookup`). n: 1 to 1,000; the bodies come with them. connection: as for `read`.
+        QueueNotFound.
         """
         first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 1_000))
-        return await self._link.perform(first)
+        return await (await self._on(connection)).perform(first)
 
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""

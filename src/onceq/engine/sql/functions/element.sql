@@ -85,7 +85,7 @@ create or replace function onceq.read_element(p_eid uuid) returns setof onceq.el
 language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 
 -- The first elements of a queue that wait and are due, left as they are: of each lane the first, so
--- that what is not due, or held, is not read.
+-- that what is not due, or held, is not read. It begins no life of the database: others would wait for its end.
 create or replace function onceq.peek(p_queue text, p_n integer) returns setof onceq.element
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
@@ -93,7 +93,7 @@ declare
     q onceq.queue := onceq.find_queue(p_queue);
     now timestamptz := onceq.now();
     due bigint := onceq.turn_at(now);
-    current bigint := onceq.current_life();
+    current bigint := coalesce((select life from onceq.life), 9223372036854775807);  -- after a crash none is left
 begin
     return query select e.* from unnest('{0,1,2,3,4,5,6,7,8,9,10,11}'::smallint[] /* fresh, due, suspect */) l, lateral (
             select * from onceq.element x
