@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import onceq
 from onceq import errors
+from onceq.model.element import KillAnswer
 from proof.harness.ledger import EFFECTS, ask
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 THINGS: Final = onceq.Queue("things", str, str, abort_limit=100, backoff_ms=0)
 FRAGILE: Final = onceq.Queue("fragile", str, str, abort_limit=1, backoff_ms=0)
 ASKED: Final = onceq.Queue("asked", str, str, abort_limit=100, backoff_ms=0)
+TAGGED: Final = onceq.Queue("tagged", str, str, abort_limit=100, backoff_ms=0)
 SPARE: Final = onceq.Queue("spare", str, str)
-QUEUES: Final = (THINGS, FRAGILE, ASKED)
+QUEUES: Final = (THINGS, FRAGILE, ASKED, TAGGED)
 POINTS_AT: Final = "points"
 """Where the processes of a trial note which points they have reached."""
 RECEIVED: Final = 100
@@ -78,6 +80,40 @@ def enqueue_tagged(qm: onceq.QueueManager, count: int) -> None:
     for number in range(done + 1, count + 1):
         body = THINGS.encode_request(f"t{number}")
         qm.enqueue_tagged(THINGS.name, handle, body, str(number).encode())
+
+
+def tag_in_transactions(
+    qm: onceq.QueueManager, connection: psycopg.Connection[Any], count: int
+) -> None:
+    """Reads one element, kills another and takes the first, each once: the tag is the last step.
+
+    What a step enqueues, and does, and its tag are one transaction of the caller's.
+    """
+    handle = qm.register(TAGGED.name, "clockwork")[0]
+    step = 0 if handle.tag is None else int(handle.tag)
+    steps = (_read_one, _kill_one, _take_one)
+    while step < count * len(steps):
+        if steps[step % len(steps)](qm, handle, str(step + 1).encode(), connection):
+            connection.commit()
+            step += 1
+        else:  # a dead life still holds it
+            connection.rollback()
+
+
+def _read_one(qm: onceq.QueueManager, handle: Any, tag: bytes, connection: Any) -> bool:
+    eid = qm.enqueue(TAGGED, "to be taken", connection=connection)
+    return qm.read_tagged(TAGGED.name, handle, eid, tag, connection=connection) is not None
+
+
+def _kill_one(qm: onceq.QueueManager, handle: Any, tag: bytes, connection: Any) -> bool:
+    eid = qm.enqueue(TAGGED, "to be killed", connection=connection)
+    killed = qm.kill_tagged(TAGGED.name, handle, eid, tag, connection=connection)
+    return killed is KillAnswer.KILLED
+
+
+def _take_one(qm: onceq.QueueManager, handle: Any, tag: bytes, connection: Any) -> bool:
+    taken = qm.dequeue_tagged(TAGGED.name, handle, tag, timeout_s=WAIT_S, connection=connection)
+    return taken is not None
 
 
 def _note(connection: psycopg.Connection[Any], repository: str, element: Element, key: str) -> None:

@@ -308,6 +308,7 @@ def asking_the_queue_manager(errand: Errand) -> None:
         with errand.connect() as connection:
             fault_calls.enqueue_in_transactions(qm, connection, ROUNDS)
             fault_calls.dequeue_in_transactions(qm, connection, 2 * ROUNDS)
+            fault_calls.tag_in_transactions(qm, connection, ROUNDS)
             for _ in range(ROUNDS):
                 fault_calls.kill_and_redrive(qm, connection)
         for number in range(1, ROUNDS + 1):

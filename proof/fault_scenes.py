@@ -105,6 +105,13 @@ def _deaths(left: Left) -> Iterator[str]:
         yield f"G4, G7: of {ROUNDS} servers that died, each in a handler, there is {found}"
 
 
+_ENDED: Final = (
+    "select outcome::text from {0}.history join {0}.queue using (queue_id) where name = 'tagged'"
+    " union all select 'left' from {0}.element join {0}.queue using (queue_id)"
+    " where name = 'tagged'"
+)
+
+
 def _things(left: Left) -> Iterator[str]:
     keys = Counter(one.key for one in left.final.effects)
     wanted = [f"{kind}{number}" for kind in "te" for number in range(1, ROUNDS + 1)]
@@ -116,6 +123,9 @@ def _things(left: Left) -> Iterator[str]:
     once = list(range(1, ROUNDS + 1))
     if numbers != [*once, *(RECEIVED + number for number in once)]:
         yield f"G4, G5: enqueued and received in the caller's transactions: {taken}"
+    ended = Counter(ask(left.conninfo, _ENDED.format(left.repository)))
+    if ended != Counter({("cancelled",): ROUNDS, ("dequeued",): ROUNDS}):
+        yield f"G2, G6: of what was tagged in the caller's transactions: {dict(ended)}"
 
 
 def _rids_in(path: Path) -> list[str]:
@@ -178,6 +188,7 @@ QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
     *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
     *("Deregister", "ForgetClient", "CloseClient", "EnqueueTagged", "ClaimEid"),
+    *("ReadTagged", "KillTagged", "TakeTagged"),
     *("BeginReply", "TakeReply", "SettleReply"),
 )
 VERDICT: Final = _around("Judge")

@@ -167,6 +167,37 @@ def operations_are_tagged(place: Repository) -> None:
     refuses(connection, errors.Fenced, ops.Outstanding(who=late), 'client "clerk", thread "2", has')
 
 
+def reads_and_kills_are_tagged(place: Repository) -> None:
+    """What did nothing leaves no tag; a kill that is repeated leaves its tag, without a copy."""
+    connection = declared(place)
+    (first,) = connection.perform(ops.Register(queue="orders", name="clerk"))
+    on: dict[str, Any] = {"who": first.who, "queue": "orders"}
+    eid = connection.perform(ops.Enqueue(queue="orders", body=b"1"))
+
+    def told() -> ops.LastOperation | None:
+        return connection.perform(ops.ReadLast(**on))
+
+    nothing = ops.LastOperation(kind=None, eid=None, tag=None, body=None)
+    same(connection.perform(ops.ReadTagged(**on, eid=NOBODY, tag=b"r")), None)
+    same(connection.perform(ops.KillTagged(**on, eid=NOBODY, tag=b"k")), KillAnswer.NOT_FOUND)
+    same(told(), nothing)
+    found = connection.perform(ops.ReadTagged(**on, eid=eid, tag=b"r"))
+    same(getattr(found, "body", None), b"1")
+    same(told(), ops.LastOperation(kind="read", eid=eid, tag=b"r", body=b"1"))
+    same(connection.perform(ops.KillTagged(**on, eid=eid, tag=b"k")), KillAnswer.KILLED)
+    same(told(), ops.LastOperation(kind="kill", eid=eid, tag=b"k", body=b"1"))
+    same(connection.perform(ops.KillTagged(**on, eid=eid, tag=b"again")), KillAnswer.KILLED)
+    same(told(), ops.LastOperation(kind="kill", eid=eid, tag=b"again", body=None))
+    gone = connection.perform(ops.Enqueue(queue="orders", body=b"2"))
+    connection.perform(ops.Dequeue(queue="orders"))
+    same(connection.perform(ops.KillTagged(**on, eid=gone, tag=b"l")), KillAnswer.TOO_LATE)
+    same(getattr(told(), "tag", None), b"again")
+    connection.perform(ops.Register(queue="orders", name="clerk"))
+    refuses(connection, errors.Fenced, ops.ReadTagged(**on, eid=eid))
+    refuses(connection, errors.Fenced, ops.KillTagged(**on, eid=eid))
+    refuses(connection, errors.Fenced, ops.BeginTagged(**on))
+
+
 def a_request_gets_its_reply(place: Repository) -> None:
     """Received, received again, identical, until the next send (G1, G5)."""
     server = declared(place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -369,3 +369,30 @@ def a_caller_takes_an_element(place: Repository) -> None:
     server.perform(ops.ReplyTaken(seq=element.seq, incarnation=life.incarnation, reply=b"r"))
     server.perform(ops.Commit())
     same(receive(client, session).body, b"r")
+
+
+def what_is_taken_leaves_its_tag_with_the_commit(place: Repository) -> None:
+    """In the transaction that takes it, and not before; nor when the tag is refused."""
+    server = declared(place)
+    life = live(server)
+    operator = place.session()
+    (one,) = operator.perform(ops.Register(queue="orders", name="device"))
+    on: dict[str, Any] = {"who": one.who, "queue": "orders", "tag": b"t"}
+    eid = operator.perform(ops.Enqueue(queue="orders", body=b"1"))
+    (element,) = claim(server, life)
+    take = ops.TakeTagged(**on, seq=element.seq, incarnation=life.incarnation)
+    last = ops.ReadLast(who=one.who, queue="orders")
+    for kind in (None, "dequeue"):
+        begin(server, life, element)
+        server.perform(ops.BeginTagged(**on))
+        server.perform(take)
+        same(getattr(server.perform(last), "kind", ""), "dequeue")
+        same(getattr(operator.perform(last), "kind", ""), None)
+        if kind is None:
+            server.perform(ops.Rollback())
+        else:
+            server.perform(ops.Commit())
+        same(getattr(operator.perform(last), "kind", ""), kind)
+    known = ops.LastOperation(kind="dequeue", eid=eid, tag=b"t", body=b"1")
+    same(operator.perform(last), known)
+    refuses(operator, errors.ClaimLost, take)

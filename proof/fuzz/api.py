@@ -226,18 +226,25 @@ def tagged(place: Place, r: Rubbish) -> Any:
     tag = r.sized(b"tag", legal.TAG_BYTES)
     named = legal.queue_name(queue)
     of_tag = legal.optional(tag, lambda v: legal.octets(v, legal.TAG_BYTES))
-    of_tag_taken = of_tag or (
-        None if legal.octets(tag) else False
-    )  # of an element, if there is one
     of_body = legal.octets(body, legal.BODY_BYTES)
+    eid = r.either(r.eid(), 0.8)
+    of_eid = legal.both(named, of_tag, legal.eid(eid))
     calls: list[tuple[bool | None, Callable[[], Any]]] = [
         (
             legal.both(named, of_body, of_tag),
             lambda: place.qm.enqueue_tagged(queue, place.handle, body, tag),
         ),
         (
-            legal.both(named, of_tag_taken),
+            legal.both(named, of_tag),
             lambda: place.qm.dequeue_tagged(queue, place.handle, tag),
+        ),
+        (
+            of_eid,
+            lambda: place.qm.read_tagged(queue, place.handle, eid, tag),
+        ),
+        (
+            of_eid,
+            lambda: place.qm.kill_tagged(queue, place.handle, eid, tag),
         ),
         (named, lambda: place.qm.read_last(queue, place.handle)),
     ]

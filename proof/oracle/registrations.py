@@ -5,13 +5,13 @@ Private to the oracle; the twin of `registration.sql`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from onceq.errors import IllegalState, TooLarge
 from onceq.model import ops
-from onceq.model.element import RequestOutcome
+from onceq.model.element import KillAnswer, RequestOutcome
 from proof.oracle import queues, servers
 from proof.oracle.rows import (
     Blocked,
@@ -25,7 +25,6 @@ from proof.oracle.state import (
     check_epoch,
     conclude,
     find_queue,
-    queue_of,
     to_element,
 )
 
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Element
+
+    Tagged: TypeAlias = (
+        ops.BeginTagged | ops.EnqueueTagged | ops.ReadTagged | ops.KillTagged | ops.TakeTagged
+    )
 
 
 def anchor(state: State, tx: Transaction, name: str, thread: str) -> RegistrantRow:
@@ -125,31 +128,65 @@ def record(state: State, tx: Transaction, row: RegistrationRow) -> None:
         state.registrations.put(tx, former[0], None)
 
 
+def begin_tagged(state: State, tx: Transaction, op: Tagged) -> int:
+    """Answers BeginTagged, and begins whatever is tagged: its registrant does nothing else."""
+    queue = find_queue(state, tx, op.queue)
+    state.lock(tx, "registrant", op.who.registrant_id, exclusive=True)
+    check_epoch(state, tx, op.who)
+    if op.tag is not None and len(op.tag) > queue.settings.tag_bytes_max:
+        raise TooLarge(f"the tag has {len(op.tag)} bytes")
+    if last(state, tx, op.who.registrant_id, queue.queue_id) is None:
+        raise IllegalState(f"registrant {op.who.registrant_id} is not registered with this queue")
+    return queue.queue_id
+
+
 def _record_operation(state: State, tx: Transaction, row: RegistrationRow) -> None:
-    most = queue_of(state, tx, row.queue_id).settings.tag_bytes_max
-    if row.tag is not None and len(row.tag) > most:
-        raise TooLarge(f"the tag has {len(row.tag)} bytes")
     former = last(state, tx, row.registrant_id, row.queue_id)
-    if former is None:
-        raise IllegalState(f"registrant {row.registrant_id} is not registered with this queue")
-    if former[1].stable:
+    if former is not None and former[1].stable:
         record(state, tx, row)
+
+
+def _row_of(op: Tagged, queue_id: int, kind: str) -> RegistrationRow:
+    who = op.who.registrant_id
+    return RegistrationRow(registrant_id=who, queue_id=queue_id, kind=kind, tag=op.tag)
 
 
 def enqueue_tagged(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
     """Answers EnqueueTagged."""
-    check_epoch(state, tx, op.who)
+    row = _row_of(op, begin_tagged(state, tx, op), "enqueue")
     eid = queues.enqueue(state, tx, ops.Enqueue(queue=op.queue, body=op.body))
-    row = RegistrationRow(
-        registrant_id=op.who.registrant_id,
-        queue_id=find_queue(state, tx, op.queue).queue_id,
-        kind="enqueue",
-        eid=eid,
-        tag=op.tag,
-        body=op.body,
-    )
-    _record_operation(state, tx, row)
+    _record_operation(state, tx, replace(row, eid=eid, body=op.body))
     return eid
+
+
+def read_tagged(state: State, tx: Transaction, op: ops.ReadTagged) -> Element | None:
+    """Answers ReadTagged."""
+    row = _row_of(op, begin_tagged(state, tx, op), "read")
+    found = queues.read_element(state, tx, ops.ReadElement(eid=op.eid))
+    if found is not None:
+        _record_operation(state, tx, replace(row, eid=op.eid, body=found.body))
+    return found
+
+
+def kill_tagged(state: State, tx: Transaction, op: ops.KillTagged) -> KillAnswer:
+    """Answers KillTagged."""
+    row = _row_of(op, begin_tagged(state, tx, op), "kill")
+    found = queues.read_element(state, tx, ops.ReadElement(eid=op.eid))
+    answer = queues.kill_eid(state, tx, op.eid)
+    if answer is KillAnswer.KILLED:
+        body = None if found is None else found.body
+        _record_operation(state, tx, replace(row, eid=op.eid, body=body))
+    return answer
+
+
+def take_tagged(state: State, tx: Transaction, op: ops.TakeTagged) -> int:
+    """Answers TakeTagged."""
+    row = _row_of(op, begin_tagged(state, tx, op), "dequeue")
+    xid = queues.take(state, tx, ops.Take(seq=op.seq, incarnation=op.incarnation))
+    taken = state.elements.get(tx, op.seq)
+    if taken is not None:
+        _record_operation(state, tx, replace(row, eid=taken.eid, body=taken.body))
+    return xid
 
 
 def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
@@ -157,7 +194,8 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
     queue = find_queue(state, tx, op.queue)
     mine = state.next_incarnation()
     if op.who is not None:
-        check_epoch(state, tx, op.who)
+        begun = ops.BeginTagged(who=op.who, queue=op.queue, tag=op.tag)
+        begin_tagged(state, tx, begun)
     row: ElementRow | None = None
     if op.eid is None:
         turn = servers.Turn(queue.queue_id, 1, mine, alone=True)
@@ -187,9 +225,10 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
 def read_last(state: State, tx: Transaction, op: ops.ReadLast) -> ops.LastOperation | None:
     """Answers ReadLast."""
     queue = find_queue(state, tx, op.queue)
-    check_epoch(state, tx, op.who)
+    who = state.registrants.get(tx, op.who.registrant_id)
     found = last(state, tx, op.who.registrant_id, queue.queue_id)
-    if found is None:
+    if who is None or who.epoch != op.who.epoch or found is None:
+        check_epoch(state, tx, op.who)
         return None
     row = found[1]
     return ops.LastOperation(kind=row.kind, eid=row.eid, tag=row.tag, body=row.body)

@@ -146,7 +146,11 @@ class OracleMachine(RuleBasedStateMachine):
             who = self.handle(pick)
             self.heard(self.give(ops.EnqueueTagged, queue=queue, body=body, tag=b"t", **who))
             self.give(ops.ReadLast, queue=queue, **who)
+            eid = self.eid(pick)
+            self.heard(self.give(ops.ReadTagged, queue=queue, eid=eid, tag=b"r", **who))
             self.heard(self.give(ops.Dequeue, queue=queue, tag=b"d", **who))
+            self.give(ops.KillTagged, queue=queue, eid=eid, tag=b"k", **who)
+            self.give(ops.ReadLast, queue=queue, **who)
             if deregister:
                 self.give(ops.Deregister, queue=queue, **who)
 
@@ -354,7 +358,11 @@ class OracleMachine(RuleBasedStateMachine):
         one, twin = self.begun.get(at), self.servers[at]
         if one is not None and twin.is_inside:
             fields = {"seq": one["seq"], "incarnation": one["life"]}
-            answer = self.heard(self.give(ops.Take, twin, **fields))
+            if self.handles and not replies:
+                on = {"queue": "q", "tag": b"t", **self.handles[-1]}
+                answer = self.heard(self.give(ops.TakeTagged, twin, **on, **fields))
+            else:
+                answer = self.heard(self.give(ops.Take, twin, **fields))
             if answer is not None:
                 self.taken.append({**fields, "xid": answer})
             if replies:

@@ -45,7 +45,7 @@ CHANGE_NOTHING = {
     ),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
-    *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast"),
+    *("BeginTagged", "NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast"),
     *(
         "ReceiveEach",
         "RelayPlanned",

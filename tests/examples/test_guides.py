@@ -33,7 +33,7 @@ def free_ports(number: int) -> list[str]:
 
 @pytest.mark.timeout(400)
 def test_bring_your_own_connection(conninfo: str, tmp_path: Path) -> None:
-    """Of the five programs all but the last print nothing."""
+    """Of the six programs all but the last two print nothing."""
     page = text_of("docs/connections.md")
     shop, *names = write_files(page, tmp_path)
     assert (shop, len(names)) == ("shop.py", page.count("```python") - 1)

@@ -151,6 +151,8 @@ USES: Final = (
     ("qm.deregister('orders', [])", VALUE, "write (handle, *_) = register(queue, registrant)"),
     ("qm.enqueue_tagged('orders', 'x', b'')", VALUE, "enqueue_tagged: the handle is"),
     ("qm.dequeue_tagged('orders', None)", VALUE, "dequeue_tagged: the handle is"),
+    ("qm.read_tagged('orders', 'x', EID)", VALUE, "read_tagged: the handle is"),
+    ("qm.kill_tagged('orders', 'x', EID)", VALUE, "kill_tagged: the handle is"),
     ("qm.read_last('orders', 5)", VALUE, "read_last: the handle is"),
     # clerks
     ("qm.clerk('c', 'orders')", VALUE, "the clerk of client 'c': the queue is an onceq.Queue, not"),

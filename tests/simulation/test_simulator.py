@@ -33,6 +33,10 @@ NOT_SIMULATED = {
     ),
     "CloseClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
+    **dict.fromkeys(
+        ["BeginTagged", "KillTagged", "ReadTagged", "TakeTagged"],
+        "tags of reads and kills, and in callers' transactions: tests/engine, tests/conformance",
+    ),
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(
         ["Post", "Posted"],

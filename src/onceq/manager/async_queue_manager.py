@@ -12,8 +12,7 @@ from uuid import UUID
 from onceq.engine.connect.async_links import AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.embedded.locate import Located
-from onceq.engine.perform.async_driver import AsyncPostgresDriver
-from onceq.errors import ConnectionLost, IllegalState
+from onceq.errors import IllegalState
 from onceq.manager import program
 from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
@@ -140,10 +139,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         timeout_s = names.check_timeout(timeout_s)
         if eid is not None:
             names.check_eid(eid)
-        if connection is None:
-            op = ops.Dequeue(queue=queue, eid=eid)
-            return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
-        return await self._taker.dequeue(await self._caller(connection), queue, eid, timeout_s)
+        return await self._dequeue(ops.Dequeue(queue=queue, eid=eid), timeout_s, connection)
 
     async def reply(self, connection: Any, element: Element, body: bytes) -> None:
         """Gives the reply to an element that was dequeued in the transaction on `connection`."""
@@ -228,17 +224,6 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return found
 
     # --- lifetime ---------------------------------------------------------------------------
-
-    async def _on(self, connection: Any) -> AsyncLinks | AsyncPostgresDriver:
-        return self._link if connection is None else await self._caller(connection)
-
-    async def _caller(self, connection: Any) -> AsyncPostgresDriver:
-        async with self._link.borrowed() as link:
-            try:
-                return await self._callers.driver(connection, link.connection)
-            except ConnectionLost:  # ours, which nobody has noticed, or the caller's, again
-                await link.reconnect()
-                return await self._callers.driver(connection, link.connection)
 
     async def close(self) -> None:
         """Closes the connections; gives back what was dequeued in transactions that rolled back."""

@@ -1,23 +1,31 @@
 """The queue manager's registrations, and its clients as operators see them.
 
-A part of `AsyncQueueOperations`. Source: BHM90 4.3.
+And on whose connection an operation is done: one of the queue manager's, or the caller's. A part
+of `AsyncQueueOperations`. Source: BHM90 4.3.
 """
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from onceq.engine.connect.async_links import AsyncLinks
+from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.errors import ConnectionLost
 from onceq.manager import program
+from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
-from onceq.model.element import Element
+from onceq.model.element import Element, KillAnswer
 
 
 class AsyncRegistrationOperations:
     """Operations on registrations and on clients."""
 
     _link: AsyncLinks
+    _callers: AsyncCallers
+    _taker: AsyncTaker
 
     async def register(
         self,
@@ -101,17 +109,31 @@ class AsyncRegistrationOperations:
         )
 
     async def enqueue_tagged(
-        self, queue: str, handle: ops.Registered, body: bytes, tag: bytes | None = None
+        self,
+        queue: str,
+        handle: ops.Registered,
+        body: bytes,
+        tag: bytes | None = None,
+        *,
+        connection: Any = None,
     ) -> UUID:
-        """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
-        return await self._link.perform(
-            ops.EnqueueTagged(
-                who=check_kind(ops.Registered, "enqueue_tagged", handle).who,
-                queue=names.check_queue(queue),
-                body=names.check_bytes("body", body),
-                tag=names.check_tag(tag),
-            )
+        """Enqueues, recording kind, eid, tag and a copy of the element: one commit for both.
+
+        With `connection`, as with all tagged operations, they are part of the transaction there:
+        rolled back, the former record stays. It must be READ COMMITTED. A registrant's operations
+        come one after the other: until that transaction ends, another of this registrant waits, for
+        10 seconds, or half a second if its transaction has written before. Then it raises
+        DeadlineExceeded: nothing happened. `register` waits for the end itself, so never call it in
+        between. Fenced, TooLarge, IllegalState (not registered).
+        """
+        op = ops.EnqueueTagged(
+            who=check_kind(ops.Registered, "enqueue_tagged", handle).who,
+            queue=names.check_queue(queue),
+            body=names.check_bytes("body", body),
+            tag=names.check_tag(tag),
+            own_transaction=connection is None,
         )
+        return await (await self._on(connection)).perform(op)
 
     async def dequeue_tagged(
         self,
@@ -120,21 +142,95 @@ class AsyncRegistrationOperations:
         tag: bytes | None = None,
         *,
         timeout_s: float | None = 0.0,
+        connection: Any = None,
     ) -> Element | None:
-        """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
+        """Dequeues as `dequeue` does, recording kind, eid, tag and a copy; see `enqueue_tagged`.
+
+        None, and no record: nothing came in time. With `connection` the registrant is held while
+        it waits.
+        """
         op = ops.Dequeue(
             queue=names.check_queue(queue),
             who=check_kind(ops.Registered, "dequeue_tagged", handle).who,
             tag=names.check_tag(tag),
         )
-        timeout_s = names.check_timeout(timeout_s)
-        return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
+        return await self._dequeue(op, names.check_timeout(timeout_s), connection)
+
+    async def read_tagged(
+        self,
+        queue: str,
+        handle: ops.Registered,
+        eid: UUID,
+        tag: bytes | None = None,
+        *,
+        connection: Any = None,
+    ) -> Element | None:
+        """Reads as `read` does, recording kind, eid, tag and a copy; see `enqueue_tagged`.
+
+        queue: of the registration; the element may be in any. None, and no record: it is in none.
+        """
+        op = ops.ReadTagged(
+            who=check_kind(ops.Registered, "read_tagged", handle).who,
+            queue=names.check_queue(queue),
+            eid=names.check_eid(eid),
+            tag=names.check_tag(tag),
+        )
+        return await (await self._on(connection)).perform(op)
+
+    async def kill_tagged(
+        self,
+        queue: str,
+        handle: ops.Registered,
+        eid: UUID,
+        tag: bytes | None = None,
+        *,
+        timeout_s: float = 10.0,
+        connection: Any = None,
+    ) -> KillAnswer:
+        """Kills as `kill` does, recording kind, eid, tag and a copy; see `enqueue_tagged`.
+
+        queue: of the registration; the element may be in any. Only what is KILLED is recorded; the
+        copy is None if it had been killed before. With `connection` whoever wants to end the
+        element, such as a server that runs it, waits until the transaction ends.
+        """
+        op = program.kill_op(eid, timeout_s)
+        tagged = ops.KillTagged(
+            who=check_kind(ops.Registered, "kill_tagged", handle).who,
+            queue=names.check_queue(queue),
+            eid=op.eid,
+            tag=names.check_tag(tag),
+            timeout_s=op.timeout_s,
+        )
+        if connection is None:
+            return await self._link.perform(tagged, timeout_s)
+        return await (await self._caller(connection)).perform(tagged)
 
     async def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
-        """Reads the copy of the element last operated on, even if someone has dequeued it since."""
+        """Reads the copy of the element last operated on, even if someone has dequeued it since.
+
+        Only what has committed counts; it waits for no transaction. Fenced.
+        """
         return await self._link.perform(
             ops.ReadLast(
                 who=check_kind(ops.Registered, "read_last", handle).who,
                 queue=names.check_queue(queue),
             )
         )
+
+    async def _dequeue(
+        self, op: ops.Dequeue, timeout_s: float | None, connection: Any
+    ) -> Element | None:
+        if connection is None:
+            return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
+        return await self._taker.dequeue(await self._caller(connection), op, timeout_s)
+
+    async def _on(self, connection: Any) -> AsyncLinks | AsyncPostgresDriver:
+        return self._link if connection is None else await self._caller(connection)
+
+    async def _caller(self, connection: Any) -> AsyncPostgresDriver:
+        async with self._link.borrowed() as link:
+            try:
+                return await self._callers.driver(connection, link.connection)
+            except ConnectionLost:  # ours, which nobody has noticed, or the caller's, again
+                await link.reconnect()
+                return await self._callers.driver(connection, link.connection)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import Any
-from uuid import UUID
 
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.async_links import CLOSED
@@ -21,7 +20,7 @@ from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OnceqError, OperatingError
-from onceq.manager import program, taking
+from onceq.manager import taking
 from onceq.manager.closing import (
     AsyncClosed,
     AsyncWatching,
@@ -49,12 +48,11 @@ class AsyncTaker:
         return self.held.life
 
     async def dequeue(
-        self, on: AsyncPostgresDriver, queue: str, eid: UUID | None, timeout_s: float | None
+        self, on: AsyncPostgresDriver, op: ops.Dequeue, timeout_s: float | None
     ) -> Element | None:
         """Dequeues in the transaction of `on`; None when nothing came in time."""
         on_both = AsyncOnBoth(self, on, silence.waiting(timeout_s))
-        op = ops.Dequeue(queue=queue, eid=eid)
-        return await on_both.run(program.dequeue(op, timeout_s, rings=False))
+        return await on_both.run(taking.dequeue(op, timeout_s))
 
     async def look(
         self, on: AsyncPostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
@@ -135,7 +133,7 @@ class AsyncOnBoth(RunsAsync):
                 return await self._taker.look(self._on, op, self._patience)
             case ops.Wait():
                 return await self._taker.wait(self._pause, op)
-            case ops.Take():
+            case ops.BeginTagged() | ops.Take() | ops.TakeTagged():
                 return await self._on.perform(op)
             case _:
                 return await self._taker.link.perform(op)

@@ -13,8 +13,7 @@ from uuid import UUID
 from onceq.engine.connect.links import Links
 from onceq.engine.connect.unwrap import Callers
 from onceq.engine.embedded.locate import Located
-from onceq.engine.perform.driver import PostgresDriver
-from onceq.errors import ConnectionLost, IllegalState
+from onceq.errors import IllegalState
 from onceq.manager import program
 from onceq.manager.old_requests import OldRequests
 from onceq.manager.registrations import RegistrationOperations
@@ -139,10 +138,7 @@ class QueueOperations(RegistrationOperations):
         timeout_s = names.check_timeout(timeout_s)
         if eid is not None:
             names.check_eid(eid)
-        if connection is None:
-            op = ops.Dequeue(queue=queue, eid=eid)
-            return self._link.run(program.dequeue(op, timeout_s), timeout_s)
-        return self._taker.dequeue(self._caller(connection), queue, eid, timeout_s)
+        return self._dequeue(ops.Dequeue(queue=queue, eid=eid), timeout_s, connection)
 
     def reply(self, connection: Any, element: Element, body: bytes) -> None:
         """Gives the reply to an element that was dequeued in the transaction on `connection`."""
@@ -227,17 +223,6 @@ class QueueOperations(RegistrationOperations):
         return found
 
     # --- lifetime ---------------------------------------------------------------------------
-
-    def _on(self, connection: Any) -> Links | PostgresDriver:
-        return self._link if connection is None else self._caller(connection)
-
-    def _caller(self, connection: Any) -> PostgresDriver:
-        with self._link.borrowed() as link:
-            try:
-                return self._callers.driver(connection, link.connection)
-            except ConnectionLost:  # ours, which nobody has noticed, or the caller's, again
-                link.reconnect()
-                return self._callers.driver(connection, link.connection)
 
     def close(self) -> None:
         """Closes the connections; gives back what was dequeued in transactions that rolled back."""

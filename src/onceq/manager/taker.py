@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from typing import Any
-from uuid import UUID
 
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.links import CLOSED
@@ -22,7 +21,7 @@ from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OnceqError, OperatingError
-from onceq.manager import program, taking
+from onceq.manager import taking
 from onceq.manager.closing import (
     Closed,
     Watching,
@@ -50,12 +49,11 @@ class Taker:
         return self.held.life
 
     def dequeue(
-        self, on: PostgresDriver, queue: str, eid: UUID | None, timeout_s: float | None
+        self, on: PostgresDriver, op: ops.Dequeue, timeout_s: float | None
     ) -> Element | None:
         """Dequeues in the transaction of `on`; None when nothing came in time."""
         on_both = OnBoth(self, on, silence.waiting(timeout_s))
-        op = ops.Dequeue(queue=queue, eid=eid)
-        return on_both.run(program.dequeue(op, timeout_s, rings=False))
+        return on_both.run(taking.dequeue(op, timeout_s))
 
     def look(
         self, on: PostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
@@ -136,7 +134,7 @@ class OnBoth(Runs):
                 return self._taker.look(self._on, op, self._patience)
             case ops.Wait():
                 return self._taker.wait(self._pause, op)
-            case ops.Take():
+            case ops.BeginTagged() | ops.Take() | ops.TakeTagged():
                 return self._on.perform(op)
             case _:
                 return self._taker.link.perform(op)

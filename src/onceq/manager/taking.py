@@ -45,6 +45,16 @@ class Held:
         return not self.taken and not self.is_cut
 
 
+def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | None]:
+    """Dequeues in the caller's transaction, after it has its registrant if it is tagged.
+
+    None: none came in time.
+    """
+    if op.who is not None:
+        yield from ops.BeginTagged(who=op.who, queue=op.queue, tag=op.tag)
+    return (yield from program.dequeue(op, timeout_s, rings=False))
+
+
 def take(held: Held, session: int, op: ops.Dequeue) -> ops.Program[Element | None]:
     """Claims an element and takes it in the caller's transaction; None if there is none now.
 
@@ -68,7 +78,7 @@ def _claim(held: Held, incarnation: int, op: ops.Dequeue) -> ops.Program[Element
     if element is None:
         return None
     try:
-        xid = yield from ops.Take(seq=element.seq, incarnation=incarnation)
+        xid = yield from _take_op(op, element.seq, incarnation)
     except OnceqError:
         yield from ops.AbortElement(
             seq=element.seq,
@@ -80,6 +90,12 @@ def _claim(held: Held, incarnation: int, op: ops.Dequeue) -> ops.Program[Element
         raise
     held.taken.append(Taken(element.seq, xid))
     return element
+
+
+def _take_op(op: ops.Dequeue, seq: int, incarnation: int) -> ops.Take | ops.TakeTagged:
+    if op.who is None:
+        return ops.Take(seq=seq, incarnation=incarnation)
+    return ops.TakeTagged(who=op.who, queue=op.queue, tag=op.tag, seq=seq, incarnation=incarnation)
 
 
 def _living(held: Held, session: int) -> ops.Program[ops.Incarnation]:

@@ -177,6 +177,10 @@ _FINISH_ONE: Special = {
     "bells": _bells_of_one,
 }
 
+_READ_COLUMNS: Final = ELEMENT_COLUMNS.replace(
+    "registrant_id", "coalesce(registrant_id, failed_of)"
+)
+
 SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.CreateQueue: {"parameters": _SETTINGS},
     ops.AlterQueue: {"parameters": _CHANGES},
@@ -188,9 +192,8 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.Enqueue: {"bells": _bells_in(1)},
     ops.EnqueueMany: {"decode": _each_named(lambda row: row[0]), "bells": _unnamed(1)},
     ops.StopWaiting: {"function": "dequeuer_wakes"},
-    ops.ReadElement: {
-        "columns": ELEMENT_COLUMNS.replace("registrant_id", "coalesce(registrant_id, failed_of)"),
-    },
+    ops.ReadElement: {"columns": _READ_COLUMNS},
+    ops.ReadTagged: {"columns": _READ_COLUMNS},
     ops.Redrive: {
         "sql": "select eid, rid from {schema}.redrive({marks}) where eid is not null",
         "decode": _pair,

@@ -38,6 +38,7 @@ MIGRATIONS = (
     "0017_spent",
     "0018_closed",
     "0019_limits",
+    "0020_tags",
 )
 FUNCTION_FILES = (
     "base",

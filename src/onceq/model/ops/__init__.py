@@ -58,12 +58,16 @@ from onceq.model.ops.elements import (
 from onceq.model.ops.history import FindRequests, ListAttempts
 from onceq.model.ops.queues import AlterQueue, CreateQueue, DestroyQueue, ListQueues
 from onceq.model.ops.registrations import (
+    BeginTagged,
     Deregister,
     EnqueueTagged,
+    KillTagged,
     LastOperation,
     ReadLast,
+    ReadTagged,
     Register,
     Registered,
+    TakeTagged,
 )
 from onceq.model.ops.running import Runs
 from onceq.model.ops.server import (
@@ -113,6 +117,7 @@ __all__ = [
     "Attend",
     "Begin",
     "BeginReply",
+    "BeginTagged",
     "BeginWork",
     "Call",
     "CancelRequest",
@@ -140,6 +145,7 @@ __all__ = [
     "IsAlive",
     "Judge",
     "Kill",
+    "KillTagged",
     "LastOperation",
     "LastUser",
     "ListAttempts",
@@ -161,6 +167,7 @@ __all__ = [
     "Program",
     "ReadElement",
     "ReadLast",
+    "ReadTagged",
     "Receive",
     "Redrive",
     "Register",
@@ -187,6 +194,7 @@ __all__ = [
     "Take",
     "TakeOver",
     "TakeReply",
+    "TakeTagged",
     "TakenOver",
     "ThreadTags",
     "Threads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from onceq.model.element import Element, KillAnswer
 from onceq.model.ops.base import Identity, Op
 
 
@@ -45,6 +46,19 @@ class Deregister(Op[bool], changes="a registrant is removed"):
     queue: str
 
 
+class BeginTagged(Op[int]):
+    """Begins a tagged operation in the caller's transaction: no other one of this registrant acts.
+
+    Returns the id of the queue. Fenced, TooLarge (the tag), IllegalState (not registered),
+    DeadlineExceeded: another transaction of this registrant has not ended.
+    """
+
+    who: Identity
+    queue: str
+    tag: bytes | None = None
+    timeout_s: float = 10.0
+
+
 class EnqueueTagged(Op[UUID], changes="an element and the tag of a registrant become one"):
     """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
@@ -53,6 +67,40 @@ class EnqueueTagged(Op[UUID], changes="an element and the tag of a registrant be
     body: bytes
     tag: bytes | None = None
     own_transaction: bool = True
+
+
+class ReadTagged(Op[Element | None], changes="what was read becomes the tag of a registrant"):
+    """Reads an element, and records this as the last operation; None, and no record: none is there.
+
+    Raises what BeginTagged does.
+    """
+
+    who: Identity
+    queue: str
+    eid: UUID
+    tag: bytes | None = None
+
+
+class KillTagged(Op[KillAnswer], changes="a kill and the tag of a registrant become one"):
+    """Kills an element, and records it if it is KILLED. Raises what BeginTagged does."""
+
+    who: Identity
+    queue: str
+    eid: UUID
+    tag: bytes | None = None
+    timeout_s: float = 10.0
+
+
+class TakeTagged(
+    Op[int], changes="an element is taken in the caller's transaction, and a registrant's tag too"
+):
+    """Takes a claimed element as Take does, and records it. Raises what Take and BeginTagged do."""
+
+    who: Identity
+    queue: str
+    tag: bytes | None
+    seq: int
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@
 --   0. a client's name (advisory: oid of the unique key of registrant, hash of the name): shared where a life of
 --      one of its threads begins, exclusive where it is closed.
 --   1. the anchor of a registrant (advisory: oid of registrant, its id): shared by whatever acts in a life
---      of it, exclusive where a life begins or ends. It is the fence of clients: who holds it exclusively
+--      of it, exclusive where a life begins or ends, and by a tagged operation. It is the fence of clients: who holds it exclusively
 --      knows that no ghost of the former life is between its check and its commit.
 --   2. a queue (advisory: oid of queue, hash of its name): shared by enqueues, exclusive in destroy_queue; before
 --      it, 0 for the list of queues: exclusive in create_queue and destroy_queue.
@@ -41,7 +41,7 @@
 --   5. elements by seq, or, where rows were named by rids, by rid. Claims skip what is locked instead of
 --      waiting.
 --   6. what the caller does itself: the tables of a handler, the user's rows in the order of their keys
---      (spark_commit.sql).
+--      (spark_commit.sql). A caller may also tag an operation after that: it waits for no lock long (`patience`).
 --
 -- The locks of sleepers (bell.sql) are outside of this order: nobody waits for them. Each file says at its
 -- top which of these it takes.
