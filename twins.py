@@ -26,6 +26,7 @@ PAIRS = {
     "clerk/async_running.py": "clerk/running.py",
     "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",
     "model/ops/async_running.py": "model/ops/running.py",
+    "manager/async_explaining.py": "manager/explaining.py",
     "manager/async_old_requests.py": "manager/old_requests.py",
     "manager/async_queue_manager.py": "manager/queue_manager.py",
     "manager/async_registrations.py": "manager/registrations.py",

@@ -57,8 +57,10 @@ from onceq.model.element import (
     RequestState,
     Whereabouts,
 )
+from onceq.model.explaining import Explanation, Step
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
+from onceq.model.reasons import Reason
 from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__
 
@@ -82,6 +84,7 @@ __all__ = [
     "Element",
     "EndUser",
     "Expired",
+    "Explanation",
     "Fenced",
     "InDoubt",
     "KillAnswer",
@@ -99,6 +102,7 @@ __all__ = [
     "QueueLedger",
     "QueueManager",
     "QueueSettings",
+    "Reason",
     "ReceiveTimeout",
     "Recovery",
     "Reject",
@@ -115,6 +119,7 @@ __all__ = [
     "ServerStatistics",
     "Settled",
     "SqliteLedger",
+    "Step",
     "Submitted",
     "ThreadTags",
     "WentBack",

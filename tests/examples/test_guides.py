@@ -200,7 +200,7 @@ def common(text: str) -> str:
 def test_find_out_why_it_failed(tmp_path: Path) -> None:
     """The failure is found in the log and in the database, mended, and run again."""
     page = text_of("docs/find-out-why-it-failed.md")
-    names = ["shop.py", "ask.py", "back.py", "told.py", "ask_again.py"]
+    names = ["shop.py", "ask.py", "back.py", "leave.py", "told.py", "ask_again.py"]
     assert write_files(page, tmp_path) == names
     found = blocks(page)
     environment = reader(TZ="UTC")

@@ -124,6 +124,12 @@ def test_a_queue_manager_finds_what_was_trimmed_by_the_same_call(
     archived(spark, cli, tmp_path / "archive", keep_days=0)
     assert told(qm, failed, archive=True) == before
     assert qm.lookup("1") == qm.lookup("1", state="held", archive=True) == []
+    assert [one.name for one in qm.explain("till", "2").reasons] == ["trimmed"]
+    explained = qm.explain("till", "2", archive=True)
+    assert explained == qm.explain(eid=failed, archive=True)
+    ended = ("sent", "aborted", "aborted", "failed", "collected", "redriven", "archived")
+    assert (tuple(one.name for one in explained.life), explained.reasons) == (ended, ())
+    assert cli.json("explain", "till", "2").item["state"] == "finished"
     assert [one.rid for one in qm.find()] == ["3"]
     waiting = qm.enqueue(ORDERS, b"x", rid="1")  # another one
     assert [one.state for one in qm.lookup("1", archive=True)] == ["queued", "finished"]

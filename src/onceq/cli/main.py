@@ -26,6 +26,8 @@ from onceq.cli import (
 )
 from onceq.cli.command import Invocation, command
 from onceq.cli.doctor import doctor
+from onceq.cli.explaining import explain
+from onceq.cli.top import top
 from onceq.version import __version__
 
 EPILOG: Final = (
@@ -60,6 +62,8 @@ def make_app() -> typer.Typer:
     app.add_typer(history.app, name="history")
     app.add_typer(stores.make_app(), name="store")
     app.add_typer(streams.make_app(), name="stream")
+    command(app, "explain")(explain)
+    command(app, "top")(top)
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)

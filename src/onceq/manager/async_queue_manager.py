@@ -14,6 +14,7 @@ from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
 from onceq.manager import program
+from onceq.manager.async_explaining import AsyncExplaining
 from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
 from onceq.manager.async_taker import AsyncTaker
@@ -28,6 +29,7 @@ from onceq.model.element import (
     RequestState,
     Search,
 )
+from onceq.model.explaining import Explanation
 from onceq.model.queue import Queue, QueueInfo
 
 T = TypeVar("T")
@@ -41,6 +43,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         self.repository = names.check_repository(repository)
         self._link = AsyncLinks(located, repository)
         self._old = AsyncOldRequests(self._link, repository)
+        self._explaining = AsyncExplaining(self._link, self._old)
         self._callers = AsyncCallers(repository)
         self._taker = AsyncTaker(located, repository)
 
@@ -88,6 +91,10 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     async def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
         """Returns how many requests a minute were done in each queue in the last over_s seconds."""
         return await self._link.perform(program.rates_op(over_s))
+
+    async def load(self) -> admin_ops.Load:
+        """Returns what each queue of requests has to do, and what each session of a server does."""
+        return await self._link.run(program.load())
 
     async def destroy(self, queue: str) -> None:
         """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
@@ -215,6 +222,24 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         if names.check_flag("archive", archive):
             return await self._old.attempts(eid)
         return await self._link.perform(ops.ListAttempts(eid=eid))
+
+    async def explain(
+        self,
+        registrant: str | None = None,
+        rid: str | None = None,
+        *,
+        eid: UUID | None = None,
+        archive: bool = False,
+    ) -> Explanation:
+        """Returns what happened to a request, and why it does not run (Q14).
+
+        It is given by its client's name and its rid, or by its eid. For one that is nowhere, the
+        reasons say what may be the matter. It changes nothing, and costs the same however much
+        waits. archive: as for `find`. InvalidName, InvalidValue: also where threads of the client
+        share the rid.
+        """
+        asked = program.asked(registrant, rid, eid, archive=archive)
+        return await self._explaining.explain(asked)
 
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""

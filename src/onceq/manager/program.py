@@ -22,6 +22,7 @@ from onceq.model.element import (
     RequestOutcome,
     Search,
 )
+from onceq.model.explaining import Asked
 from onceq.model.queue import (
     RANGES,
     Queue,
@@ -66,6 +67,13 @@ def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
     if name == "error_queue" and wanted is None:
         return False
     return bool(getattr(there, name) != wanted)
+
+
+def load() -> ops.Program[admin_ops.Load]:
+    """Returns what queues have to do, and what servers do."""
+    queues = yield from admin_ops.MeasureQueues()
+    servers = yield from admin_ops.ListSessions()
+    return admin_ops.Load(queues=queues, servers=servers)
 
 
 def take_over(process: UUID) -> ops.Program[bool]:
@@ -232,6 +240,20 @@ def lookup_op(rid: str | None, search: Places) -> ops.LookUp:
     op = ops.LookUp(rid=rid, **search)
     names.check_search(asdict(op))
     return op
+
+
+def asked(registrant: str | None, rid: str | None, eid: UUID | None, *, archive: bool) -> Asked:
+    """Returns which request is to be explained, checked. InvalidName, InvalidValue."""
+    if eid is None and None not in {registrant, rid}:
+        names.check_id("registrant", registrant)
+        names.check_id("rid", rid)
+    elif eid is not None and {registrant, rid} == {None}:
+        names.check_eid(eid)
+    else:
+        raise errors.InvalidValue("explain takes a client's name and a rid, or an eid alone")
+    return Asked(
+        registrant=registrant, rid=rid, eid=eid, archive=names.check_flag("archive", archive)
+    )
 
 
 def _of_kind(kind: type[T], name: str, value: object) -> T | None:

@@ -15,6 +15,7 @@ from onceq.engine.connect.unwrap import Callers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
 from onceq.manager import program
+from onceq.manager.explaining import Explaining
 from onceq.manager.old_requests import OldRequests
 from onceq.manager.registrations import RegistrationOperations
 from onceq.manager.taker import Taker
@@ -29,6 +30,7 @@ from onceq.model.element import (
     RequestState,
     Search,
 )
+from onceq.model.explaining import Explanation
 from onceq.model.queue import Queue, QueueInfo
 
 T = TypeVar("T")
@@ -42,6 +44,7 @@ class QueueOperations(RegistrationOperations):
         self.repository = names.check_repository(repository)
         self._link = Links(located, repository)
         self._old = OldRequests(self._link, repository)
+        self._explaining = Explaining(self._link, self._old)
         self._callers = Callers(repository)
         self._taker = Taker(located, repository)
 
@@ -87,6 +90,10 @@ class QueueOperations(RegistrationOperations):
     def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
         """Returns how many requests a minute were done in each queue in the last over_s seconds."""
         return self._link.perform(program.rates_op(over_s))
+
+    def load(self) -> admin_ops.Load:
+        """Returns what each queue of requests has to do, and what each session of a server does."""
+        return self._link.run(program.load())
 
     def destroy(self, queue: str) -> None:
         """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
@@ -214,6 +221,24 @@ class QueueOperations(RegistrationOperations):
         if names.check_flag("archive", archive):
             return self._old.attempts(eid)
         return self._link.perform(ops.ListAttempts(eid=eid))
+
+    def explain(
+        self,
+        registrant: str | None = None,
+        rid: str | None = None,
+        *,
+        eid: UUID | None = None,
+        archive: bool = False,
+    ) -> Explanation:
+        """Returns what happened to a request, and why it does not run (Q14).
+
+        It is given by its client's name and its rid, or by its eid. For one that is nowhere, the
+        reasons say what may be the matter. It changes nothing, and costs the same however much
+        waits. archive: as for `find`. InvalidName, InvalidValue: also where threads of the client
+        share the rid.
+        """
+        asked = program.asked(registrant, rid, eid, archive=archive)
+        return self._explaining.explain(asked)
 
     def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""

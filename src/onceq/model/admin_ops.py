@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from onceq.model.facts import Facts, Unknown
 from onceq.model.ops.base import Integer, Op
 
 
@@ -143,3 +144,87 @@ class MeasureRates(Op[Rates]):
     """How many requests a minute were done in each queue in the last over_s, by history."""
 
     over_s: float = 60.0
+
+
+class EidsOf(Op[list[UUID]]):
+    """The eids of what a client has under a rid: a request, wherever it is or was, and a reply."""
+
+    registrant: str
+    rid: str
+
+
+class Examine(Op[Facts | None]):
+    """What holds of an element that is in a queue; None: none has this eid, or it is a reply."""
+
+    eid: UUID
+
+
+class UnknownRid(Op[Unknown]):
+    """What is known of a client and a rid that are in no queue and in no history."""
+
+    registrant: str
+    rid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLoad:
+    """A session of a native server, and what it does now. queues: that it serves.
+
+    state: "runs"; "sleeps"; "looks" for work; "gone": it has ended, and nobody has taken over;
+    "missing": the same, and what it ran waits for a verdict. doing, rid, queue: what it runs, of a
+    batch the first; since, for_s: when that began, and how long ago; None if this role may not see
+    it.
+    """
+
+    slot: int
+    incarnation: int
+    process: UUID
+    host: str
+    pid: int
+    started_at: datetime
+    queues: list[str]
+    is_alive: bool
+    state: str
+    doing: UUID | None
+    rid: str | None
+    queue: str | None
+    since: datetime | None
+    for_s: float | None
+
+
+class ListSessions(Op[list[SessionLoad]]):
+    """Every known session of a native server, by host and process. Read by keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLoad:
+    """A queue of requests, and what is done with it. ready: elements that may be claimed.
+
+    backing_off: that wait for their time. oldest_s: the age of its oldest element; None: it has
+    none. done_per_s, aborted_per_s: of executions in the last minute. servers: processes that serve
+    it and live, and Spark servers.
+    """
+
+    queue: str
+    ready: int
+    claimed: int
+    backing_off: int
+    suspect: int
+    oldest_s: float | None
+    done_per_s: float
+    aborted_per_s: float
+    servers: int
+    enqueue_started: bool
+    dequeue_started: bool
+
+
+class MeasureQueues(Op[list[QueueLoad]]):
+    """Every queue of requests, by name. It counts what waits: the longer, the more waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What queues of requests have to do, and what sessions of servers do."""
+
+    queues: list[QueueLoad]
+    servers: list[SessionLoad]

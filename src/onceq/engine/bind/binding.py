@@ -15,6 +15,7 @@ from onceq.engine.bind.decoding import (
     ELEMENT_COLUMNS,
     QUEUE_COLUMNS,
     SERVER_COLUMNS,
+    columns_of,
     element,
     rates,
 )
@@ -239,6 +240,14 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     desk_ops.AcknowledgeEach: {"decode": dict},
     admin_ops.ListServers: {
         "sql": f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",
+    },
+    admin_ops.ListSessions: {
+        "sql": f"select {columns_of(list[admin_ops.SessionLoad])} from {{schema}}.server_load"
+        " order by host, pid, slot",
+    },
+    admin_ops.MeasureQueues: {
+        "sql": f"select {columns_of(list[admin_ops.QueueLoad])} from {{schema}}.queue_load"
+        " order by queue",
     },
     admin_ops.MeasureRates: {"function": "rates", "decode": rates},
     admin_ops.Identify: {"sql": "select repository_id from {schema}.repository"},

@@ -39,6 +39,7 @@ MIGRATIONS = (
     "0018_closed",
     "0019_limits",
     "0020_tags",
+    "0022_load",
 )
 FUNCTION_FILES = (
     "base",
@@ -63,6 +64,8 @@ FUNCTION_FILES = (
     "spark",
     "spark_commit",
     "views",
+    "load",
+    "explain",
     "old_requests",
     "archive",
     "restore",
