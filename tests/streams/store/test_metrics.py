@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.streams.model import asks
+from onceq.streams.net import exposing
 from onceq.streams.net.address import Address
-from onceq.streams.store import exposing
 from onceq.streams.store.exposing import answered, exposed, health
 from onceq.streams.store.log.committer import LATEST, Latencies
 from onceq.streams.store.metrics import METRICS, text_of
@@ -135,7 +135,7 @@ def test_health_says_why_it_takes_no_messages() -> None:
 
 
 def test_what_is_not_there_is_said() -> None:
-    assert answered("/", lambda: STORE)[0] == "404 Not Found"
+    assert answered("/", lambda: STORE).status == "404 Not Found"
 
 
 def test_quantiles_are_of_the_latest() -> None:

@@ -1,79 +1,64 @@
-"""The statistics of a store as text for Prometheus, by a table. Pure.
+"""The statistics of a store as metrics for Prometheus, by a table. Pure.
 
-The text is what version 0.0.4 of its format says. A stream is labelled by its topic, its source's
-session and its id, both hexadecimal; a receiver by the name that it has at all stores.
+A stream is labelled by its topic, its source's session and its id, both hexadecimal; a receiver by
+the name that it has at all stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
-import msgspec
-
+from onceq.model import metrics
+from onceq.model.metrics import Metric, Reading, plainly
 from onceq.streams.store.statistics import DiskStatistics, StoreStatistics, StreamStatistics
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-Labels: TypeAlias = Mapping[str, str]
-Sample: TypeAlias = tuple[Labels, float]
 
-
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """A row: what is measured, and how it is read. kind: gauge, counter or summary."""
-
-    name: str
-    kind: str
-    text: str
-    read: Callable[[StoreStatistics], Iterable[Sample]]
-
-
-def _one(read: Callable[[StoreStatistics], Any]) -> Callable[[StoreStatistics], Iterable[Sample]]:
-    return lambda store: [({}, float(read(store)))]
-
-
-def _disk(read: Callable[[DiskStatistics], Any]) -> Callable[[StoreStatistics], Iterable[Sample]]:
-    return lambda store: [] if store.disk is None else [({}, float(read(store.disk)))]
+def _disk(read: Callable[[DiskStatistics], Any]) -> Callable[[StoreStatistics], Iterable[Reading]]:
+    return lambda store: [] if store.disk is None else [("", {}, float(read(store.disk)))]
 
 
 def _streams(
     read: Callable[[StreamStatistics], Any],
-) -> Callable[[StoreStatistics], Iterable[Sample]]:
-    return lambda store: [(_labels(one), float(read(one))) for one in store.streams]
+) -> Callable[[StoreStatistics], Iterable[Reading]]:
+    return lambda store: [("", _labels(one), float(read(one))) for one in store.streams]
 
 
 def _labels(one: StreamStatistics) -> dict[str, str]:
     return {"topic": one.topic, "session": f"{one.session:x}", "stream": f"{one.stream:016x}"}
 
 
-def _lags(store: StoreStatistics) -> Iterator[Sample]:
+def _lags(store: StoreStatistics) -> Iterator[Reading]:
     for stream in store.streams:
         for one in stream.receivers:
-            yield {**_labels(stream), "receiver": one.key}, float(one.lag)
+            yield "", {**_labels(stream), "receiver": one.key}, float(one.lag)
 
 
-def _refused(store: StoreStatistics) -> Iterator[Sample]:
+def _refused(store: StoreStatistics) -> Iterator[Reading]:
     for why, count in store.refused.items():
-        yield {"why": why}, float(count)
+        yield "", {"why": why}, float(count)
 
 
-def _quantiles(store: StoreStatistics) -> Iterator[Sample]:
+def _commits(store: StoreStatistics) -> Iterator[Reading]:
     if store.disk is not None:
-        yield {"quantile": "0.5"}, store.disk.commit_p50_s
-        yield {"quantile": "0.99"}, store.disk.commit_p99_s
+        yield "", {"quantile": "0.5"}, store.disk.commit_p50_s
+        yield "", {"quantile": "0.99"}, store.disk.commit_p99_s
+        yield "_sum", {}, store.disk.commits_s
+        yield "_count", {}, float(store.disk.commits)
 
 
-METRICS: Final[tuple[Metric, ...]] = (
+METRICS: Final[tuple[Metric[StoreStatistics], ...]] = (
     Metric(
         name="onceq_store_full",
         kind="gauge",
         text="1: it takes no messages of some stream",
-        read=_one(lambda one: one.is_full),
+        read=plainly(lambda one: one.is_full),
     ),
     Metric(
         name="onceq_store_links",
         kind="gauge",
         text="how many are connected",
-        read=_one(lambda one: one.links),
+        read=plainly(lambda one: one.links),
     ),
     Metric(
         name="onceq_store_refused_links_total",
@@ -85,7 +70,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         name="onceq_store_turned_away_links_total",
         kind="counter",
         text="links closed since there were too many",
-        read=_one(lambda one: one.turned_away),
+        read=plainly(lambda one: one.turned_away),
     ),
     Metric(
         name="onceq_store_disk_bytes",
@@ -133,7 +118,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         name="onceq_store_commit_seconds",
         kind="summary",
         text="a write and a sync; quantiles are of the latest 1,024",
-        read=_quantiles,
+        read=_commits,
     ),
     Metric(
         name="onceq_stream_begin",
@@ -188,23 +173,4 @@ METRICS: Final[tuple[Metric, ...]] = (
 
 def text_of(store: StoreStatistics) -> str:
     """Return all metrics that the store has something to say of."""
-    lines: list[str] = []
-    for metric in METRICS:
-        samples = [_sample(metric.name, *one) for one in metric.read(store)]
-        if metric.kind == "summary" and store.disk is not None:
-            samples.append(_sample(f"{metric.name}_sum", {}, store.disk.commits_s))
-            samples.append(_sample(f"{metric.name}_count", {}, float(store.disk.commits)))
-        if samples:
-            lines += [f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}"]
-            lines += samples
-    return "\n".join(lines) + "\n"
-
-
-def _sample(name: str, labels: Labels, value: float) -> str:
-    inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    number = f"{int(value)}" if value.is_integer() else f"{value!r}"
-    return f"{name}{{{inner}}} {number}" if inner else f"{name} {number}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return metrics.text_of(METRICS, store)
