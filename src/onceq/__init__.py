@@ -36,6 +36,7 @@ from onceq.errors import (
     WindowFull,
 )
 from onceq.manager import enqueue, enqueue_async
+from onceq.manager.metrics import Metrics
 from onceq.model.client_state import (
     CannotTell,
     ClientState,
@@ -90,6 +91,7 @@ __all__ = [
     "KillAnswer",
     "LedgerClerk",
     "Limits",
+    "Metrics",
     "NotSubmitted",
     "OldRequest",
     "OnceqError",

@@ -251,6 +251,18 @@ class DatabaseAway(Event, level=logging.WARNING):
     delay_s: float
 
 
+class MetricsAway(Event, level=logging.WARNING):
+    """The repository does not answer a look for metrics; the next scrape looks again."""
+
+    error: str
+
+
+class MetricsBack(Event):
+    """The repository answers looks for metrics again, after so long."""
+
+    away_s: float
+
+
 class UpgradeWaits(Event, level=logging.WARNING):
     """A repository is to be made or upgraded, and its tables are locked: it tries again.
 

@@ -45,7 +45,8 @@ CHANGE_NOTHING = {
     ),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
-    *("BeginTagged", "NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast"),
+    *("BeginTagged", "Measure", "NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement"),
+    "ReadLast",
     *(
         "ReceiveEach",
         "RelayPlanned",

@@ -13,6 +13,7 @@ from onceq.cli import (
     clients,
     enqueueing,
     history,
+    metrics,
     pipelines,
     queues,
     recovering,
@@ -67,6 +68,7 @@ def make_app() -> typer.Typer:
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)
+    command(app, "metrics")(metrics.metrics)
     command(app, "url")(repository.url)
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)

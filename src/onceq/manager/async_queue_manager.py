@@ -18,6 +18,7 @@ from onceq.manager.async_explaining import AsyncExplaining
 from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
 from onceq.manager.async_taker import AsyncTaker
+from onceq.manager.metrics import Metrics
 from onceq.model import admin_ops, names, ops
 from onceq.model.element import (
     Attempt,
@@ -95,6 +96,14 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     async def load(self) -> admin_ops.Load:
         """Returns what each queue of requests has to do, and what each session of a server does."""
         return await self._link.run(program.load())
+
+    async def metrics(self, *, after: Metrics | None = None) -> Metrics:
+        """Returns what `onceq metrics` says of the repository. InvalidValue.
+
+        after: a former look at it, from which this one goes on: then it reads only what has ended
+        since, else all that ended today, in UTC.
+        """
+        return await self._link.run(program.metrics(after))
 
     async def destroy(self, queue: str) -> None:
         """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""

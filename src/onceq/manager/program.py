@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec.structs import asdict, replace
 
 from onceq import errors
+from onceq.manager.metrics import Metrics, look
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import (
@@ -213,6 +214,11 @@ def rates_op(over_s: float) -> admin_ops.MeasureRates:
     if not window_s:
         raise errors.InvalidValue(f"over_s is a number of seconds above 0, not {over_s!r}")
     return admin_ops.MeasureRates(over_s=window_s)
+
+
+def metrics(after: Metrics | None) -> ops.Program[Metrics]:
+    """Returns the Program of a look for metrics, its argument checked. InvalidValue."""
+    return look(_of_kind(Metrics, "after", after))
 
 
 def forget_op(

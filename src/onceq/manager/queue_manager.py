@@ -16,6 +16,7 @@ from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
 from onceq.manager import program
 from onceq.manager.explaining import Explaining
+from onceq.manager.metrics import Metrics
 from onceq.manager.old_requests import OldRequests
 from onceq.manager.registrations import RegistrationOperations
 from onceq.manager.taker import Taker
@@ -94,6 +95,14 @@ class QueueOperations(RegistrationOperations):
     def load(self) -> admin_ops.Load:
         """Returns what each queue of requests has to do, and what each session of a server does."""
         return self._link.run(program.load())
+
+    def metrics(self, *, after: Metrics | None = None) -> Metrics:
+        """Returns what `onceq metrics` says of the repository. InvalidValue.
+
+        after: a former look at it, from which this one goes on: then it reads only what has ended
+        since, else all that ended today, in UTC.
+        """
+        return self._link.run(program.metrics(after))
 
     def destroy(self, queue: str) -> None:
         """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""

@@ -13,10 +13,12 @@ from uuid import UUID
 
 from onceq.engine.bind.decoding import (
     ELEMENT_COLUMNS,
+    MEASURED_COLUMNS,
     QUEUE_COLUMNS,
     SERVER_COLUMNS,
     columns_of,
     element,
+    measured,
     rates,
 )
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
@@ -24,6 +26,7 @@ from onceq.engine.bind.statement import NOTHING, bind
 from onceq.model import admin_ops, desk_ops, ops, stream_ops
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
 from onceq.model.end_user import end_user_of
+from onceq.model.metric_ops import Measure
 from onceq.model.ops.base import kinds_of
 
 if TYPE_CHECKING:
@@ -250,6 +253,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         " order by queue",
     },
     admin_ops.MeasureRates: {"function": "rates", "decode": rates},
+    Measure: {"columns": MEASURED_COLUMNS, "decode": measured},
     admin_ops.Identify: {"sql": "select repository_id from {schema}.repository"},
     admin_ops.RidRange: {
         "sql": "select min(rid), max(rid) from ("
@@ -264,9 +268,13 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 """What `bind` is told beside the Op."""
 
 
-BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = {
-    kind: bind(kind, SPECIAL.get(kind, {}))
-    for module in (ops, admin_ops, desk_ops, stream_ops)
-    for kind in kinds_of(module)
-    if kind not in WITHOUT_SQL
-} | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven)}
+BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = (
+    {
+        kind: bind(kind, SPECIAL.get(kind, {}))
+        for module in (ops, admin_ops, desk_ops, stream_ops)
+        for kind in kinds_of(module)
+        if kind not in WITHOUT_SQL
+    }
+    | {Measure: bind(Measure, SPECIAL[Measure])}
+    | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven)}
+)

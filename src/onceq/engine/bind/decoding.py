@@ -29,6 +29,7 @@ from onceq.model.element import (
     Whereabouts,
     attempts_of,
 )
+from onceq.model.metric_ops import Measured
 from onceq.model.queue import Limits, QueueInfo, QueueKind, QueueSettings
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ TAKEN_OVER_COLUMNS = (
     "incarnation, process, host, pid, spark_server, returned, suspects, charged, aborted"
 )
 
+MEASURED_COLUMNS = ", ".join(one.name for one in fields(Measured))
 SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
 
@@ -160,6 +162,11 @@ def rates(rows: Sequence[Row]) -> admin_ops.Rates:
     """Returns recent rates. There is at least one row: without a queue, with the time."""
     done = {name: count for _, name, count in rows if name is not None}
     return admin_ops.Rates(at=rows[0][0], per_minute=done)
+
+
+def measured(rows: Sequence[Row]) -> Measured:
+    """Returns what a look at a repository found."""
+    return msgspec.convert(_by_name(MEASURED_COLUMNS, rows[0]), Measured)
 
 
 def sighting(row: Row) -> ops.Sighting:

@@ -39,7 +39,8 @@ MIGRATIONS = (
     "0018_closed",
     "0019_limits",
     "0020_tags",
-    "0022_load",
+    "0021_load",
+    "0022_metrics",
 )
 FUNCTION_FILES = (
     "base",
@@ -66,6 +67,7 @@ FUNCTION_FILES = (
     "views",
     "load",
     "explain",
+    "metrics",
     "old_requests",
     "archive",
     "restore",
