@@ -76,9 +76,11 @@ IN_MEMORY = (
 )
 STREAMS = (
     *(f"src/onceq/streams/{one}/**/*" for one in ("model", "net", "receiver", "source", "store")),
+    *("!src/onceq/streams/store/metrics.py", "!src/onceq/streams/*/exposing.py"),
     "proof/streams_simulation/*",
     "proof/streams_model/*",
 )
+"""All of the streams but who uses them, and what tells of a store's metrics: no part asks for it."""
 OTHER_TESTS = ("!tests/streams/**/*", "!tests/examples/**/*")
 """Which no mutant of the queues is shown to."""
 PROCESSES_OF_STREAMS = (
