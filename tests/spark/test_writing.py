@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import VARIABLE
+from onceq.engine.perform.spark_driver import Route, SparkDriver
 from onceq.files import CollectOrder, collect
 from onceq.spark.archive.sessions import SPARK_FAILED
 from onceq.spark.arrow import pa
 from onceq.spark.pipelines import archive, unsent
 from onceq.spark.source import OnceqDataSource
-from onceq.spark.write.enqueue import BODIES_BYTES, ROWS, chunks
+from onceq.spark.write.enqueue import BODIES_BYTES, ROWS, OnceqBatchWriter, chunks
 from onceq.spark.write.writing import WritingOptions
 from proof.harness.ledger import ask
 from tests.parts import plain, serving, wait_until
@@ -46,6 +48,30 @@ def serve_all(url: str, repository: str) -> None:
     left = f"select count(*) from {repository}.element where role = 'request'"
     with serving(url, repository, ORDERS.handled_by(double, batch=500)):
         wait_until(lambda: ask(url, left) == [(0,)], 200)
+
+
+def test_rows_wait_for_room_in_a_queue_that_is_full(qm: onceq.QueueManager, onceq_url: str) -> None:
+    """What does not fit together goes in halves, and one row waits; not for ever."""
+    small = onceq.Queue("small", bytes, bytes, limits=onceq.Limits(depth=2))
+    qm.declare(small)
+    with connected(onceq_url, qm.repository) as (writer, driver):
+        batch = pa.RecordBatch.from_pydict(
+            {"rid": [f"r{n}" for n in range(20)], "body": [b"x"] * 20}
+        )
+        with serving(onceq_url, qm.repository, small.handled_by(lambda value, _: value)):
+            assert writer.enqueue(driver, batch) == 20
+            wait_until(lambda: qm.show("small").depth == 0)
+        assert writer.enqueue(driver, batch) == 0
+
+
+@contextlib.contextmanager
+def connected(url: str, repository: str) -> Generator[tuple[OnceqBatchWriter, SparkDriver]]:
+    """A task's writer to the queue "small", and its driver."""
+    kind = StructType([StructField("rid", StringType()), StructField("body", BinaryType())])
+    route = Route(url="", conninfo=url, repository=repository)
+    options = WritingOptions(route=route, queue="small", content_type="text/plain")
+    with plain(url) as connection:
+        yield OnceqBatchWriter(options, kind), SparkDriver(connection, repository)
 
 
 def test_each_row_is_a_request_whose_reply_is_collected(

@@ -31,8 +31,8 @@ def enqueue(
     """Enqueues a request that wants no reply, in the caller's transaction; returns its eid.
 
     connection: psycopg's, SQLAlchemy's or Django's. attributes: see EnqueueAttributes. Find the
-    outcome by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, TooLarge,
-    InvalidValue; SchemaMissing if the connection's database does not hold the repository;
+    outcome by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, QueueFull,
+    TooLarge, InvalidValue; SchemaMissing if the connection's database does not hold the repository;
     IllegalState if the connection is in no transaction, ConnectionLost if closed: nothing happened.
     """
     op = enqueue_op(queue, request, attributes, own_transaction=False)

@@ -122,8 +122,8 @@ class QueueOperations(RegistrationOperations):
 
         Outside any transaction it is durable when this returns. With `connection` (of psycopg, or
         of what docs/connections.md names) it joins the transaction there. attributes: see
-        EnqueueAttributes. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue; with
-        `connection` also IllegalState, ConnectionLost: nothing happened.
+        EnqueueAttributes. Raises QueueNotFound, QueueStopped, QueueFull, TooLarge, InvalidValue;
+        with `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return self._on(connection).perform(op)

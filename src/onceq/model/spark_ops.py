@@ -262,7 +262,7 @@ class SparkEnqueue(Op[int], in_doubt=True):
     One transaction, all or none. registrant_id: who gets the replies, in its life `epoch`; None:
     the rows are datagrams. send_no: where that life began. Each list has one item a row, or is
     None; times are microseconds since 1970. content_type: for rows without one.
-    Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused (known with other content),
+    Fenced, QueueNotFound, QueueStopped, QueueFull, TooLarge, RidReused (known with other content),
     InvalidValue, EnvironmentFault (a twin is enqueueing the same rows): nothing happened. InDoubt.
     """
 

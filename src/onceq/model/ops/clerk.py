@@ -98,7 +98,8 @@ class Send(Op[Sent], changes="a request goes in, and the replies that it acknowl
 
     sleep: if the request is new, this registrant falls asleep until its reply comes. keep: how many
     of the replies removed last stay, for a receive by rid.
-    Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
+    Fenced, QueueNotFound, QueueStopped, QueueFull, TooLarge, RidReused: nothing happened.
+    InDoubt.
     """
 
     who: Identity
@@ -322,7 +323,8 @@ class WhereIs(Op[Whereabouts | None]):
 class AlertLate(Op[list[str]], changes="alerts of late requests are enqueued"):
     """Enqueues one alert for each request without a reply after late_s; returns the rids.
 
-    rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped.
+    rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped,
+    QueueFull.
     """
 
     who: Identity

@@ -12,7 +12,10 @@ from onceq.model.ops.base import Identity, Integer, Op, SmallInt
 
 
 class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or in the caller's"):
-    """Enqueues an element that owes no reply. QueueNotFound, QueueStopped, TooLarge."""
+    """Enqueues an element that owes no reply.
+
+    QueueNotFound, QueueStopped, QueueFull, TooLarge.
+    """
 
     queue: str
     body: bytes
