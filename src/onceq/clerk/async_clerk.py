@@ -30,7 +30,7 @@ from onceq.clerk.ledger.whole import whole
 from onceq.clerk.ledger.work import Work, still
 from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
 from onceq.clerk.session import WINDOW_MAX, Reply
-from onceq.engine.sessions.silence import waiting, within
+from onceq.engine.sessions.silence import Patience, waiting, within
 from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
@@ -83,10 +83,11 @@ class AsyncClerk(AsyncRunning[T, R]):
         """
         wait_s = names.check_timeout(timeout_s)
         sent = program.request_of(self._session.queue, rid, request, attributes)
-        return await self._send(sent, wait_s)
+        return await self._send(sent, within(wait_s), wait_s)
 
-    async def _send(self, request: Request, wait_s: float | None) -> Sent:
-        patience = within(wait_s)
+    async def _send(
+        self, request: Request, patience: Patience | None, wait_s: float | None
+    ) -> Sent:
         if self._kept is None:
             send = program.send(self._session, request, room_s=program.room_s(wait_s))
             return await self._run(send, patience)
@@ -235,12 +236,13 @@ class AsyncClerk(AsyncRunning[T, R]):
         checkpoint: bytes | None = None,
         timeout_s: float | None = None,
     ) -> Reply[R]:
-        """Sends a request and receives its reply.
+        """Sends a request and receives its reply; each of both may wait, for timeout_s at most.
 
         ReceiveTimeout: the request is sent, and `receive` waits on.
         """
         sent = program.request_of(self._session.queue, rid, request, {})
-        await self._send(sent, waiting(names.check_timeout(timeout_s)))
+        wait_s = names.check_timeout(timeout_s)
+        await self._send(sent, waiting(wait_s), wait_s)
         return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     async def process(
