@@ -168,8 +168,8 @@ def test_into_ends_at_what_is_lost_unless_it_is_to_go_on(
         return [n for (n,) in rows(conninfo, f"select number from {table} order by number")]
 
     def into(**given: Any) -> streams.Bridge:
-        own = {"name": "in", "at": stores.at("a"), "source_session_id": SENDER, **outbox.where}
-        return streams.into(RAW, book, **own | given)
+        own: dict[str, Any] = {**outbox.where, "source_session_id": SENDER}
+        return streams.into(RAW, book, name="in", at=stores.at("a"), **own, **given)
 
     with town(tmp_path) as stores:
         outbox.put(texts(3))

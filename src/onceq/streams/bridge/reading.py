@@ -124,8 +124,8 @@ def read_once(asked: Asked) -> Program[tuple[Piece, ...] | None]:
 
 def _lost(given: Any, epochs: Epochs) -> int:
     """Return the last loss of which a store knows, if it says that."""
-    is_range = given is not None and isinstance(given[0], asks.Range)
-    return int(given[0].lost) if is_range else epochs.lost
+    answer = None if given is None else given[0]
+    return answer.lost if isinstance(answer, asks.Range) else epochs.lost
 
 
 def _of_log(pieces: tuple[Piece, ...], epochs: Epochs) -> Iterator[Piece]:
