@@ -47,8 +47,8 @@ begin
 end $$;
 
 -- How long an operation that was asked to wait so long may wait for a lock: half a second if its transaction has done
--- something before. Then it may hold what the other waits for, and that ends as a refusal of ours, before PostgreSQL
--- looks for a deadlock (after a second) and rolls either of them back.
+-- something before. Then it may hold what the other waits for. Of two that wait here in a circle one is refused before
+-- PostgreSQL looks for a deadlock (`deadlock_timeout`, a second).
 create or replace function onceq.patience(p_timeout_s double precision) returns double precision
 language sql volatile as $$
     select case when pg_current_xact_id_if_assigned() is null then p_timeout_s else least(p_timeout_s, 0.5) end
