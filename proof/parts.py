@@ -80,7 +80,7 @@ STREAMS = (
     "proof/streams_simulation/*",
     "proof/streams_model/*",
 )
-"""All of the streams but who uses them, and what tells of a store's metrics: no part asks for it."""
+"""All of the streams but who uses them, and what tells of a store's metrics: no part asks it."""
 OTHER_TESTS = ("!tests/streams/**/*", "!tests/examples/**/*")
 """Which no mutant of the queues is shown to."""
 PROCESSES_OF_STREAMS = (

@@ -115,7 +115,7 @@ def a_full_queue_refuses_every_way_in(place: Repository) -> None:
 def what_a_full_queue_has_it_knows(place: Repository) -> None:
     """A rid that was sent before gets its answer, alone or among others; also after a crash."""
     connection, session = _client(place)
-    many = [("1", b"1"), ("2", b"2")]
+    many = [ops.Request(rid=rid, body=rid.encode()) for rid in "12"]
     connection.run(clerk.send_many(session, many))
     other, again = _client(place)
     same([one.state for one in other.run(clerk.send_many(again, many))], ["queued", "queued"])
@@ -123,7 +123,7 @@ def what_a_full_queue_has_it_knows(place: Repository) -> None:
     other, again = _client(place)
     life = live(other)
     execute(other, life, claim(other, life)[0])
-    answers = other.run(clerk.send_many(again, [*many, ("3", b"3")]))
+    answers = other.run(clerk.send_many(again, [*many, ops.Request(rid="3", body=b"3")]))
     same([one.state for one in answers], ["replied", "queued", "new"])
 
 

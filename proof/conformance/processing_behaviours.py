@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from onceq import errors
@@ -72,6 +73,29 @@ def an_end_user_comes_back(place: Repository) -> None:
     send(client, session, "2")
     client.run(clerk.connect(session))
     same(session.user, None)
+
+
+def each_of_many_has_an_end_user(place: Repository) -> None:
+    """Its own, or none; connect tells who sent last, in whatever order replies are freed (C19)."""
+    server = declared(place)
+    life = live(server)
+    client, session = client_of(place, window=9)
+    users = {"1": EndUser("bob"), "2": None, "3": EndUser("ann 7", "page 3")}
+    sent = [
+        ops.Request(rid=rid, body=b"", properties={KEY: asdict(user)} if user else None)
+        for rid, user in users.items()
+    ]
+    client.run(clerk.send_many(session, sent[:1]))
+    answers = client.run(clerk.send_many(session, sent))  # the first is there
+    same([one.state for one in answers], ["queued", "new", "new"])
+    for element in claim(server, life, n=3):
+        execute(server, life, element)
+    replies = client.run(receiving.receive(session, ckpt=None, rid=None, limit=3, timeout_s=None))
+    same({one.rid: one.end_user for one in replies}, users)
+    for rid in ("3", "1", "2"):
+        client.run(receiving.acknowledge(session, [rid], b"c"))
+    client.run(clerk.connect(session))
+    same((session.s_rid, session.r_rid, session.user), ("3", "2", users["3"]))
 
 
 def _begin(session: Session[Any, Any]) -> ops.BeginReply:

@@ -269,18 +269,22 @@ def send(place: Place, r: Rubbish) -> Any:
     """A rid, a body, attributes."""
     clerk = place.clerk
     if r.likely(0.2):
-        pairs: Any = r.either([(r.either("1"), r.either(b"x")), (r.text(), b"y")], 0.8)
-        r.legal = legal.several(pairs) and all(map(_is_sendable, pairs))
-        return clerk.send_many(pairs)
+        first: Any = (r.either("1"), r.either(b"x"), r.either(None, 0.8))
+        requests: Any = r.either([first, (r.text(), b"y")], 0.8)
+        r.legal = legal.several(requests) and all(map(_is_sendable, requests))
+        return clerk.send_many(requests)
     chosen = {k: v for k, v in attributes(r).items() if k not in {"rid", "correlation_id"}}
     rid, body = r.either(r.text(), 0.7), r.sized(b"x", legal.BODY_BYTES, 0.8)
     r.legal = _sent(body=_is_sendable((rid, body)), given=chosen)
     return clerk.send(rid, body, **chosen)
 
 
-def _is_sendable(pair: Any) -> bool:
+def _is_sendable(request: Any) -> bool:
     return (
-        legal.pair(pair) and legal.identifier(pair[0]) and legal.octets(pair[1], legal.BODY_BYTES)
+        legal.outgoing(request)
+        and legal.identifier(request[0])
+        and legal.octets(request[1], legal.BODY_BYTES)
+        and (len(request) == 2 or request[2] is None)
     )
 
 

@@ -138,9 +138,9 @@ def several(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
-def pair(value: Any) -> bool:
-    """A tuple or a list of two."""
-    return isinstance(value, (tuple, list)) and len(value) == 2
+def outgoing(value: Any) -> bool:
+    """A tuple or a list of two, or of three."""
+    return isinstance(value, (tuple, list)) and len(value) in {2, 3}
 
 
 def when(value: object) -> bool:

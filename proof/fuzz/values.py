@@ -108,7 +108,7 @@ RULES = (
     ),
     Rule("check_each", lambda r: r.value(), legal.several, before=("requests",)),
     Rule("check_iterator", lambda r: r.value(), legal.several, before=("requests",)),
-    Rule("check_pair", lambda r: r.value(), legal.pair, before=("request",)),
+    Rule("check_outgoing", lambda r: r.value(), legal.outgoing, before=("request",)),
     Rule("check_search", _search, legal.search),
 )
 

@@ -5,6 +5,7 @@ Private to the oracle; the twin of `request.sql`.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -151,13 +152,13 @@ def count_outstanding(state: State, tx: Transaction, op: ops.CountOutstanding) -
 
 
 def _user(state: State, tx: Transaction, registrant_id: int, rid: str | None) -> EndUser | None:
-    """Returns the end user of a request, from it, its reply, or the record of its receive."""
+    """Returns the end user of a request: from it, its reply, or, of the last one, the record."""
     for row in own_rows(state, tx, registrant_id):
         if row.rid == rid:
             return end_user_in(row.properties)
     who = state.registrants.get(tx, registrant_id)
     found = last(state, tx, registrant_id, who.reply_queue_id if who else None)
-    return found[1].user if found is not None and found[1].rid == rid else None
+    return found[1].user if found is not None and found[1].sent_rid == rid else None
 
 
 def last_user(state: State, tx: Transaction, op: ops.LastUser) -> EndUser | None:
@@ -177,7 +178,7 @@ def record_receive(state: State, tx: Transaction, op: SaysLast, received: Receiv
         registrant_id=op.who.registrant_id,
         queue_id=queue.queue_id,
         kind="dequeue",
-        user=_user(state, tx, op.who.registrant_id, rid),
+        user=_user(state, tx, op.who.registrant_id, op.s_rid),
         eid=eid,
         tag=ckpt,
         rid=rid,
@@ -302,17 +303,20 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
     """Answers SendMany."""
     check_epoch(state, tx, op.who)
     queue = open_queue(state, tx, op.queue, b"")
+    properties = [json.loads(text or "null") for text in op.properties or [None] * len(op.rids)]
     each = [
         ops.Send(
             who=op.who,
             queue=op.queue,
-            request=ops.Request(rid=rid, body=body),
+            request=ops.Request(rid=rid, body=body, properties=given),
             send_no=op.send_no + number,
             ack=[] if number else op.ack,
             content_type=op.content_type,
             keep=op.keep,
         )
-        for number, (rid, body) in enumerate(zip(op.rids, op.bodies, strict=True))
+        for number, (rid, body, given) in enumerate(
+            zip(op.rids, op.bodies, properties, strict=True)
+        )
     ]
     if queue.settings.limits != UNLIMITED:
         new = [one.request.body for one in each if _sent_before(state, tx, one) is None]

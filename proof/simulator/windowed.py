@@ -82,21 +82,20 @@ class WindowedLife:
     def _send(self, plan: list[tuple[str, str]]) -> ops.Program[None]:
         for rid, kind in plan:
             self._record(ev.SendBegun, rid=rid, expects=EXPECTS[kind], alone=False)
-        pairs = [(rid, kind.encode()) for rid, kind in plan]
+        sent = [ops.Request(rid=rid, body=kind.encode()) for rid, kind in plan]
         try:
             if len(plan) == 1:
-                request = ops.Request(rid=pairs[0][0], body=pairs[0][1])
-                answers = [(yield from clerk.send(self._session, request))]
+                answers = [(yield from clerk.send(self._session, sent[0]))]
             else:
-                answers = yield from clerk.send_many(self._session, pairs)
+                answers = yield from clerk.send_many(self._session, sent)
         except errors.OnceqError as error:
             unknown = error.outcome is errors.Outcome.UNKNOWN
             for rid, _ in plan:
                 self._record(ev.SendFailed, rid=rid, unknown=unknown)
             raise
-        for (rid, _), sent in zip(plan, answers, strict=True):
-            self._record(ev.SendOk, rid=rid, state=sent.state)
-            self._world.known[rid] = sent.eid
+        for (rid, _), answer in zip(plan, answers, strict=True):
+            self._record(ev.SendOk, rid=rid, state=answer.state)
+            self._world.known[rid] = answer.eid
 
     def _receive(self) -> ops.Program[None]:
         ckpt = b"window" if self._world.likely(0.3) else None

@@ -7,6 +7,7 @@ a queue of the repository, in one transaction with both.
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -15,6 +16,7 @@ import onceq
 from onceq.clerk.ledger import processing, program, recovery
 from onceq.clerk.ledger.sqlite import SqliteExecutor
 from onceq.clerk.ledger.whole import whole
+from onceq.clerk.processing import recover
 from onceq.clerk.session import Session
 from onceq.errors import IllegalState
 from onceq.model import ops
@@ -93,10 +95,14 @@ class KeptShop(Shop):
 
     def work(self, driver: Any) -> None:
         kept, found = self.begun(driver)
-        self.settle(driver, kept)
+        self.begin_with(driver, kept)
         for number in range(int(found.rid or 0) + 1, REQUESTS + 1):
             self.send(driver, kept, number)
             self.settle(driver, kept)
+
+    def begin_with(self, driver: Any, kept: Kept) -> None:
+        """Settles what the former life has left."""
+        self.settle(driver, kept)
 
     def send(self, driver: Any, kept: Kept, number: int) -> None:
         request = ops.Request(rid=str(number), body=b"")
@@ -108,16 +114,42 @@ class KeptShop(Shop):
         self.settled += driver.run(run)
 
 
+class RecoveringKeptShop(KeptShop):
+    """A client whose lives begin with `recover`, which is given the policy."""
+
+    def begin_with(self, driver: Any, kept: Kept) -> None:
+        self.serve()
+        find = partial(recovery.recovered, kept, "resubmit")
+        run = processing.process(kept, self.printer.output, self.policy, None, waits=False)
+        found = driver.run(recover(find, run))
+        self.settled += found.processed
+        kinds = (onceq.NotSubmitted, onceq.Done)
+        assert isinstance(found, kinds)
+        assert not kept.session.outstanding, "what was there is processed"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_client_with_a_ledger_that_dies_before_any_step_keeps_its_promise(
     tmp_path: Path, name: str, kind: str
 ) -> None:
+    _dies_before_each_step(KeptShop, tmp_path, name, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_client_with_a_ledger_that_recovers_by_its_policy_keeps_its_promise(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    _dies_before_each_step(RecoveringKeptShop, tmp_path, name, kind)
+
+
+def _dies_before_each_step(make: type[KeptShop], tmp_path: Path, name: str, kind: str) -> None:
     doubled = missing = 0
     for steps in range(1, LIVES_MAX):
         place = tmp_path / str(steps)
         place.mkdir()
-        shop = KeptShop(name, kind, place)
+        shop = make(name, kind, place)
         died = not shop.live(steps)
         assert shop.live(), "a life that nothing ends ended"
         judge(name, shop.printer.printed, int(died))
@@ -195,7 +227,16 @@ def test_a_clerk_with_a_ledger_processes_by_a_policy(
         assert isinstance(clerk.recover(), onceq.Done)
         assert clerk.process(printer.output, policy) == []
         clerk.send("2", b"y")
-    assert printer.printed == ["1"]
+        ground.serve_one()
+    with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
+        printer.jams_after = 1
+        with pytest.raises(Jam):
+            clerk.recover(handler=printer.output, reply_policy=policy)
+        found = clerk.recover(handler=printer.output, reply_policy=policy)
+        (one,) = found.processed
+        assert (type(found), found.rid, one.settled) == (onceq.Done, "2", onceq.Settled.BEFORE)
+        clerk.send("3", b"z")
+    assert printer.printed == ["1", "2"]
 
 
 def test_a_handler_may_process_a_reply_in_a_transaction_of_its_own(

@@ -90,11 +90,15 @@ class Shop:
     def work(self, driver: MemoryDriver) -> None:
         session = Session(name="till", thread="", queue=ORDERS, window=self.window)
         driver.run(program.connect(session))
-        self.process(driver, session)
+        self.begin(driver, session)
         for first in range(int(session.s_rid or 0) + 1, REQUESTS + 1, self.window):
             for number in range(first, min(first + self.window, REQUESTS + 1)):
                 driver.run(program.send(session, ops.Request(rid=str(number), body=b"")))
             self.process(driver, session)
+
+    def begin(self, driver: MemoryDriver, session: Session[Any, Any]) -> None:
+        """Settles what the former life has left."""
+        self.process(driver, session)
 
     def process(self, driver: MemoryDriver, session: Session[Any, Any]) -> None:
         self.serve()
@@ -129,9 +133,14 @@ def judge(name: str, printed: list[str], deaths: int) -> None:
 @pytest.mark.parametrize("window", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_client_that_dies_before_any_step_keeps_its_promise(name: str, window: int) -> None:
+    dies_before_each_step(Shop, name, window)
+
+
+def dies_before_each_step(kind: type[Shop], name: str, window: int) -> None:
+    """Until a life no longer reaches the step."""
     doubled = missing = 0
     for steps in range(1, LIVES_MAX):
-        shop = Shop(POLICIES[name], window)
+        shop = kind(POLICIES[name], window)
         died = not shop.live(steps)
         while not shop.live():
             pytest.fail("a life that nothing ends ended")
@@ -324,6 +333,13 @@ def test_an_async_clerk_awaits_handler_and_device(conninfo: str, repository: str
                 await clerk.connect()
                 (found,) = await clerk.process(printer.output, policy, timeout_s=60)
                 assert found.settled is onceq.Settled.BEFORE
+                await clerk.send("2", b"x")
+                with living(conninfo, repository) as life:
+                    life.run(life.claim_one("raw"), b"reply")
+                await clerk.connect()
+                where = await clerk.recover(handler=printer.output, reply_policy=policy)
+                assert isinstance(where, onceq.Done)
+                assert [one.reply.rid for one in where.processed] == ["2"]
         return printer.printed
 
-    assert asyncio.run(client()) == ["1"]
+    assert asyncio.run(client()) == ["1", "2"]

@@ -162,8 +162,8 @@ def test_a_stream_says_what_is_wrong(qm: onceq.QueueManager) -> None:
     with qm.clerk("till", RAW, window=4) as clerk:
         with pytest.raises(InvalidValue, match="are a list"):
             clerk.stream("12")  # type: ignore[arg-type] # on purpose
-        with pytest.raises(InvalidValue, match="pair"):
-            list(clerk.stream([("1", b"x", b"y")]))  # type: ignore[list-item] # on purpose
+        with pytest.raises(InvalidValue, match="end_user"):
+            list(clerk.stream([("1", b"x", None, None)]))  # type: ignore[list-item] # on purpose
         qm.stop("raw", dequeue=False)
         with pytest.raises(QueueStopped):
             list(clerk.stream(requests(0, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from onceq.model import ops
 from onceq.model.element import Charge
+from onceq.model.end_user import KEY
 from onceq.model.queue import QueueSettings
 from tests.conformance.twins import BLOCKED, SURVEYED, Failed, Ref, Twin, Twins, who_in
 
@@ -22,6 +24,8 @@ HOMES = st.sampled_from(["q", "q", "r", "v"])
 NAMES = st.sampled_from(["ann", "bob"])
 RIDS = st.sampled_from(["1", "2", "3"])
 BODIES = st.sampled_from([b"x", b"yy", b"zzz"])
+USERS = [None, [json.dumps({KEY: {"id": "ann", "checkpoint": "p. 3"}}), None]]
+"""Of two requests: the end user of the first, and none of the second; or nothing at all."""
 PICK = st.integers(0, 1000)
 WHEN = st.sampled_from([None, None, -1.0, 0.05, 5.0])
 SERVERS = st.integers(0, 2)
@@ -190,16 +194,24 @@ class OracleMachine(RuleBasedStateMachine):
             last.update(s_rid=rid, s_no=last["s_no"] + 1)
             client["received"].clear()
 
-    @rule(pick=PICK, queue=QUEUES, body=BODIES)
-    def send_many(self, pick: int, queue: str, body: bytes) -> None:
+    @rule(pick=PICK, queue=QUEUES, body=BODIES, users=st.sampled_from(USERS))
+    def send_many(self, pick: int, queue: str, body: bytes, users: list[str | None] | None) -> None:
         client = self.client(pick)
         if client is not None:
             first = client["last"]["s_no"] + 1
             rids, bodies = [f"m{first}", "3"], [body, b"x"]
             sending = {"rids": rids, "bodies": bodies, "send_no": first, "ack": []}
+            sending["properties"] = users
             answer = self.heard(self.give(ops.SendMany, queue=queue, **sending, **client["who"]))
             if answer is not None:
                 client["last"].update(s_rid="3", s_no=first + 1)
+
+    @rule(pick=PICK, rid=RIDS)
+    def last_user(self, pick: int, rid: str) -> None:
+        client = self.client(pick)
+        if client is not None:
+            for one in (client["last"]["s_rid"], rid):
+                self.give(ops.LastUser, rid=one, **client["who"])
 
     @rule(rid=RIDS, how=st.integers(0, 9), ckpt=st.sampled_from([None, b"c"]))
     def request_and_reply(self, rid: str, how: int, ckpt: bytes | None) -> None:

@@ -7,8 +7,9 @@ unarmed, until it has done its work.
 from __future__ import annotations
 
 import signal
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onceq
 from onceq.engine import faultpoints
@@ -24,6 +25,7 @@ REQUESTS = 2
 WAIT_S = 60.0
 LIFE_S = 150.0
 WORDS = 2000
+PAUSE_S = 0.05
 POINTS = [
     *[f"Act.{when} {times}" for times in (1, 2, 3, 4) for when in ("before", "after")],
     *[f"Send.{when} 2" for when in ("before", "after")],
@@ -67,31 +69,34 @@ POLICIES: dict[str, Callable[[Paper], onceq.ReplyPolicy]] = {
 }
 
 
-def client(url: str, repository: str, name: str, paper: Paper, policy: onceq.ReplyPolicy) -> None:
-    with (
-        onceq.open(url, repository=repository) as qm,
-        qm.clerk(name, ECHO) as clerk,
-    ):
-        clerk.process(paper.output, policy, timeout_s=WAIT_S)
-        for number in range(int(clerk.last_sent or 0) + 1, REQUESTS + 1):
-            clerk.send(str(number), "?")
-            clerk.process(paper.output, policy, timeout_s=WAIT_S)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A client of its own, killed at a fault point. point: its name and time. files: a folder."""
+    """A client of its own, killed at a fault point. point: its name and time. files: a folder.
+
+    begins: how its lives begin: with `process`, or with `recover` by the policy; or with the latter
+    and a ledger, in a file or in the database.
+    """
 
     url: str
     repository: str
     files: Path
     kind: str
     point: str
+    begins: str = "process"
 
     @property
     def name(self) -> str:
         """The client's, and the trial's."""
-        return f"{self.kind}-{self.point.replace(' ', '-')}"
+        return f"{self.begins}-{self.kind}-{self.point.replace(' ', '-')}"
+
+    @property
+    def ledger(self) -> Any:
+        """The client's, if it has one."""
+        made: dict[str, Callable[[], Any]] = {
+            "file": lambda: onceq.SqliteLedger(self.files / f"{self.name}.ledger"),
+            "row": onceq.PostgresLedger,
+        }
+        return made[self.begins]() if self.begins in made else None
 
     @property
     def said(self) -> Path:
@@ -104,6 +109,36 @@ class Trial:
         return f"; it said:\n{said[-WORDS:]}" if said else "; it said nothing"
 
 
+def client(trial: Trial, paper: Paper, policy: onceq.ReplyPolicy) -> None:
+    """What a life of a client does."""
+    ledger = trial.ledger
+    kept = {"ledger": ledger} if ledger else {}
+    with (
+        onceq.open(trial.url, repository=trial.repository) as qm,
+        qm.clerk(trial.name, ECHO, **kept) as clerk,
+    ):
+        last = clerk.last_sent
+        if trial.begins != "process":
+            last = recovered(clerk, paper, policy, "resubmit" if ledger else "ask").rid
+        else:
+            clerk.process(paper.output, policy, timeout_s=WAIT_S)
+        for number in range(int(last or 0) + 1, REQUESTS + 1):
+            clerk.send(str(number), "?")
+            clerk.process(paper.output, policy, timeout_s=WAIT_S)
+
+
+def recovered(
+    clerk: onceq.Clerk[str, str], paper: Paper, policy: onceq.ReplyPolicy, unsent: Any
+) -> onceq.Recovery:
+    """Recovers until no reply is outstanding: `process` then has nothing to do."""
+    while True:
+        found = clerk.recover(policy=unsent, handler=paper.output, reply_policy=policy)
+        if not clerk.outstanding:
+            assert clerk.process(paper.output, policy) == []
+            return found
+        time.sleep(PAUSE_S)
+
+
 def live(trial: Trial, armed: str) -> None:
     """One life of the client, in this process. armed: for `arm`, or empty."""
     say_into(trial.said)
@@ -111,7 +146,7 @@ def live(trial: Trial, armed: str) -> None:
         faultpoints.arm(armed)
         faultpoints.pointed(PostgresDriver)
     paper = Paper(trial.files / f"{trial.name}.paper")
-    client(trial.url, trial.repository, trial.name, paper, POLICIES[trial.kind](paper))
+    client(trial, paper, POLICIES[trial.kind](paper))
 
 
 def ended(trial: Trial, armed: str = "") -> int:

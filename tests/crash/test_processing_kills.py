@@ -7,7 +7,7 @@ the policy says so.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,8 +33,22 @@ def echo(text: str, _context: onceq.Context) -> str:
 def test_clients_killed_at_each_point_keep_what_their_policy_promises(
     conninfo: str, repository: str, tmp_path: Path
 ) -> None:
+    _killed_at_each(conninfo, repository, tmp_path, "process")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("begins", ["recover", "file", "row"])
+def test_clients_that_recover_by_their_policy_keep_what_it_promises(
+    conninfo: str, repository: str, tmp_path: Path, begins: str
+) -> None:
+    """Without a ledger, and with one in a file or in the database."""
+    _killed_at_each(conninfo, repository, tmp_path, begins)
+
+
+def _killed_at_each(conninfo: str, repository: str, tmp_path: Path, begins: str) -> None:
+    place: dict[str, Any] = {"url": conninfo, "repository": repository, "files": tmp_path}
     trials = [
-        Trial(url=conninfo, repository=repository, files=tmp_path, kind=kind, point=point)
+        Trial(kind=kind, point=point, begins=begins, **place)
         for kind in POLICIES
         for point in POINTS
     ]

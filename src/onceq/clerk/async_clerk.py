@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from onceq.clerk import (
@@ -29,6 +30,7 @@ from onceq.clerk.ledger.refusals import needs_ledger, no_ledger, refuse_with_led
 from onceq.clerk.ledger.whole import whole
 from onceq.clerk.ledger.work import Work, still
 from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
+from onceq.clerk.program import Outgoing
 from onceq.clerk.session import WINDOW_MAX, Reply
 from onceq.engine.sessions.silence import Patience, waiting, within
 from onceq.errors import ReceiveTimeout
@@ -110,16 +112,17 @@ class AsyncClerk(AsyncRunning[T, R]):
         await self._run(program.send_one_way(self._session, sent))
 
     async def send_many(
-        self, requests: Iterable[tuple[str, T]], *, timeout_s: float | None = None
+        self, requests: Iterable[Outgoing[T]], *, timeout_s: float | None = None
     ) -> list[Sent]:
-        """Sends (rid, request) pairs in one transaction: either all become stable, or none.
+        """Sends requests in one transaction: either all become stable, or none.
 
+        requests: each a (rid, request), or (rid, request, end_user), as for `send` (C19).
         timeout_s: as for `send`. QueueFull, among others.
         """
         refuse_with_ledger(self._kept, "send_many")
         wait_s = names.check_timeout(timeout_s)
-        pairs = list(program.pairs_of(self._session.queue, requests))
-        send = program.send_many(self._session, pairs, room_s=program.room_s(wait_s))
+        sent = list(program.requests_of(self._session.queue, requests))
+        send = program.send_many(self._session, sent, room_s=program.room_s(wait_s))
         return await self._run(send, within(wait_s))
 
     async def receive(
@@ -181,25 +184,26 @@ class AsyncClerk(AsyncRunning[T, R]):
 
     def stream(
         self,
-        requests: Iterable[tuple[str, T]],
+        requests: Iterable[Outgoing[T]],
         *,
         timeout_s: float | None = None,
         on_timeout: AsyncOnTimeout | None = None,
     ) -> AsyncIterator[Reply[R]]:
-        """Sends (rid, request) pairs, up to the window ahead, and yields replies as they come (C6).
+        """Sends requests, up to the window ahead, and yields replies as they come (C6).
 
         A reply is acknowledged some time after the loop has come back for the next one. Replies not
         acknowledged come again after a crash, or from the next `stream`, and so do replies to
         earlier outstanding requests. After a crash, connect, and give it the requests after
         `last_sent`, or all of them again: those already done and acknowledged yield nothing.
         Memory holds the rids of the window, and at most 1,000 requests and 100 replies. requests:
-        read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
-        each wait. After ReceiveTimeout or any other error, stream again what is after `last_sent`.
+        as for `send_many`; read whenever there is room; reading may block. timeout_s, on_timeout:
+        as for `receive`, for each wait. After ReceiveTimeout or any other error, stream again what
+        is after `last_sent`.
         """
         check_on_timeout(on_timeout, may_await=self._awaits)
         refuse_with_ledger(self._kept, "stream")
-        pairs = program.pairs_of(self._session.queue, requests)
-        stream = streaming.Stream(self._session, pairs, names.check_timeout(timeout_s))
+        sent = program.requests_of(self._session.queue, requests)
+        stream = streaming.Stream(self._session, sent, names.check_timeout(timeout_s))
         return self._streamed(stream, timeout_s, on_timeout)
 
     async def _streamed(
@@ -262,13 +266,16 @@ class AsyncClerk(AsyncRunning[T, R]):
         awaitable. Source: BHM90 3, CSEP 9.2.
         """
         wait_s = names.check_timeout(timeout_s)
+        return await self._run(self._processed(handler, policy, wait_s), waiting(wait_s))
+
+    def _processed(
+        self, handler: object, policy: object, timeout_s: float | None, *, waits: bool = True
+    ) -> Program[list[Processed[R]]]:
         chosen = check_policy(policy, may_await=self._awaits)
-        check_function("the handler of `process`", handler, may_await=self._awaits)
+        called = check_function("the handler of replies", handler, may_await=self._awaits)
         if self._kept is None:
-            process = processing.process(self._session, handler, chosen, wait_s)
-        else:
-            process = ledger_processing.process(self._kept, handler, chosen, wait_s)
-        return await self._run(process, waiting(wait_s))
+            return processing.process(self._session, called, chosen, timeout_s, waits=waits)
+        return ledger_processing.process(self._kept, called, chosen, timeout_s, waits=waits)
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded; returns how many it freed (C6)."""
@@ -314,6 +321,8 @@ class AsyncClerk(AsyncRunning[T, R]):
         acknowledged: bool = False,
         by: recovery.Basis = "session",
         policy: ledger_recovery.Policy = "ask",
+        handler: Callable[[Reply[R]], object] | None = None,
+        reply_policy: ReplyPolicy | None = None,
     ) -> Recovery:
         """Returns where the last request stands, A to E, what that rests on and what to do.
 
@@ -323,6 +332,9 @@ class AsyncClerk(AsyncRunning[T, R]):
         says what is done with a request that was constructed and not submitted (A): "resubmit"
         sends it, "discard" gives it up, "ask" leaves it to `resubmit()` or `discard()`. In E, when
         the repository went back, one of these two is always a person's decision. Source: BN09 4.3.
+        handler, reply_policy: both or none; as for `process`, but no reply is waited for. What
+        became of the replies in doubt, and of those that were there, is `processed` of the answer,
+        which says where the last request stands after that (C14). In E none is processed.
         """
         names.check_rid(rid)
         names.check_flag("acknowledged", acknowledged)
@@ -331,11 +343,15 @@ class AsyncClerk(AsyncRunning[T, R]):
         if self._kept is None:
             if policy != "ask":
                 raise no_ledger(f"recover(policy={policy!r})")
-            found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
-            return await self._run(found)
-        if rid is not None or acknowledged or by != "session":
-            refuse_with_ledger(self._kept, "recover(rid)")
-        return await self._run(whole(self._kept, ledger_recovery.recover(self._kept, policy)))
+            find = partial(recovery.recover, self._session, rid, acknowledged=acknowledged, by=by)
+        else:
+            if rid is not None or acknowledged or by != "session":
+                refuse_with_ledger(self._kept, "recover(rid)")
+            find = partial(ledger_recovery.recovered, self._kept, policy)
+        if handler is None and reply_policy is None:
+            return await self._run(find())
+        process = self._processed(handler, reply_policy, 0.0, waits=False)
+        return await self._run(processing.recover(find, process))
 
     async def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""

@@ -1,21 +1,24 @@
 """The reply-processing loop as a Program: receive, process, and settle what was cut short.
 
-Run by Clerk and AsyncClerk. The client may die between any two of its Ops. The next life's
-connect then tells which reply had been begun, and the policy says what becomes of it.
+Run by Clerk and AsyncClerk, in `process` and, for the replies that are there already, in `recover`.
+The client may die between any two of its Ops. The next life's connect then tells which reply had
+been begun, and the policy says what becomes of it.
 Source: BHM90 figure 2; CSEP 9.2, recovery procedure for state C.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from onceq.clerk import receiving
 from onceq.clerk.policy import Processed, ReplyPolicy, Settled
 from onceq.clerk.session import Reply, Session, perform
+from onceq.errors import ReceiveTimeout
 from onceq.model import ops
+from onceq.model.client_state import Recovery, WentBack
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,11 +42,13 @@ def process(
     timeout_s: float | None,
     *,
     free: Free | None = None,
+    waits: bool = True,
 ) -> ops.Program[list[Processed[R]]]:
     """Settles the reply in doubt, if there is one, then processes each outstanding one.
 
-    free: frees each reply that is settled. None: it is acknowledged; with a window of 1, the
-    policy may leave that to the next send.
+    timeout_s: for each reply. free: frees each reply that is settled. None: it is acknowledged;
+    with a window of 1, the policy may leave that to the next send. waits: otherwise only the
+    replies that are there are processed, and timeout_s is of no matter.
     """
     if free is None and (policy.rule.frees or session.window > 1):
         free = partial(_acknowledge, session)
@@ -51,10 +56,32 @@ def process(
     settled: list[Processed[R]] = []
     if session.unsettled in session.received:
         settled.append((yield from _resume(session, way)))
-    while session.outstanding or session.gone:  # each turn takes one, or raises
-        reply = yield from _next(session, policy, timeout_s)
+    while session.outstanding or session.gone:  # each turn takes one, or ends it
+        try:
+            reply = yield from _next(session, policy, timeout_s if waits else 0.0)
+        except ReceiveTimeout:
+            if waits:
+                raise
+            break
         settled.append((yield from _handle(session, way, reply)))
     return settled
+
+
+def recover(
+    find: Callable[[], ops.Program[Recovery]], process: ops.Program[list[Processed[Any]]]
+) -> ops.Program[Recovery]:
+    """Returns where the last request stands once the policy has been applied (C14).
+
+    find: says where it stands. process: of the replies that are there; in E none is, because
+    the repository lost what it had acknowledged, and a person decides first.
+    """
+    found = yield from find()
+    if isinstance(found, WentBack):
+        return found
+    processed = yield from process
+    if processed:
+        found = yield from find()
+    return replace(found, processed=tuple(processed))
 
 
 def _resume(session: Session[T, R], way: Way[R]) -> ops.Program[Processed[R]]:

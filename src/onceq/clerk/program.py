@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from onceq import errors
 from onceq.clerk.session import Posted, Session, ask, check, perform, settle
 from onceq.model import client_state, names, ops
 from onceq.model.client_state import Call, ClientState
-from onceq.model.element import KillAnswer, RequestAttributes
+from onceq.model.element import EndUser, KillAnswer, RequestAttributes
 from onceq.model.end_user import attributes_of, end_user_in
 from onceq.model.queue import Queue, content_type_of
 
@@ -25,6 +25,9 @@ R = TypeVar("R")
 SEQ_MAX = 2**63 - 1
 NOT_KNOWN = UUID(int=0)
 ROOM_SHARE = 0.9
+
+Outgoing: TypeAlias = tuple[str, T] | tuple[str, T, EndUser | None]
+"""A request to be sent: its rid, its value, and who stands behind it, if anybody does."""
 
 
 def connect(session: Session[T, R]) -> ops.Program[None]:
@@ -71,13 +74,14 @@ def request_of(queue: Queue[T, Any], rid: str, value: T, given: RequestAttribute
     return ops.Request(rid=rid, body=body, **attributes)
 
 
-def pairs_of(
-    queue: Queue[T, Any], requests: Iterable[tuple[str, T]]
-) -> Iterator[tuple[str, bytes]]:
-    """Returns an iterator over requests as (rid, body), each checked when its turn comes."""
-    given = names.check_iterator("requests", requests)
-    pairs = (names.check_pair("request", one) for one in given)
-    return ((names.check_id("rid", rid), queue.encode_request(value)) for rid, value in pairs)
+def requests_of(queue: Queue[T, Any], given: Iterable[Outgoing[T]]) -> Iterator[ops.Request]:
+    """Returns an iterator over requests to be sent, each checked when its turn comes."""
+    each = names.check_iterator("requests", given)
+    parts = (names.check_outgoing("request", one) for one in each)
+    return (
+        request_of(queue, rid, value, {} if user is None else {"end_user": user})
+        for rid, value, user in parts
+    )
 
 
 def _acknowledged(session: Session[Any, Any]) -> list[str]:
@@ -188,28 +192,32 @@ def send_one_way(session: Session[T, R], request: ops.Request) -> ops.Program[No
 
 
 def send_many(
-    session: Session[T, R], pairs: Sequence[tuple[str, bytes]], *, room_s: float | None = 0.0
+    session: Session[T, R], requests: Sequence[ops.Request], *, room_s: float | None = 0.0
 ) -> ops.Program[list[ops.Sent]]:
-    """Sends (rid, body) pairs in one transaction: all are stable when it returns, or none.
+    """Sends requests in one transaction: all are stable when it returns, or none.
 
-    room_s: how long it waits for room in a queue that is full; None: without end.
+    Of their attributes only the properties are sent. room_s: how long it waits for room in a queue
+    that is full; None: without end.
     """
-    following = _may_send(session, len(pairs))
+    following = _may_send(session, len(requests))
     yield from settle(session)
-    rids = [rid for rid, _ in pairs]
+    rids = [one.rid for one in requests]
+    properties = [one.properties_text for one in requests]
     op = ops.SendMany(
         who=session.who,
         queue=session.queue.name,
         rids=rids,
-        bodies=[body for _, body in pairs],
+        bodies=[one.body for one in requests],
         send_no=session.s_no + 1,
         ack=_acknowledged(session),
         keep=session.keep,
         content_type=content_type_of(session.queue.request_type),
+        properties=properties if any(properties) else None,
     )
     answers = yield from perform(session, op, room_s)
     _sent(session, rids, answers)
-    session.user = None
+    if requests:
+        session.user = end_user_in(requests[-1].properties)
     session.state = following
     return answers
 

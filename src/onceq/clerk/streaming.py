@@ -26,7 +26,7 @@ HANDED_AT_ONCE = 100
 
 
 class Stream(Generic[R]):
-    """One pass over requests, each a (rid, body). timeout_s: of each wait for a reply, or for room.
+    """One pass over requests. timeout_s: of each wait for a reply, or for room.
 
     What a full queue does not take is sent later: fewer at once, when replies have come.
     """
@@ -34,7 +34,7 @@ class Stream(Generic[R]):
     def __init__(
         self,
         session: Session[Any, R],
-        requests: Iterable[tuple[str, bytes]],
+        requests: Iterable[ops.Request],
         timeout_s: float | None,
     ) -> None:
         self._session = session
@@ -42,7 +42,7 @@ class Stream(Generic[R]):
         self._timeout_s = timeout_s
         self._is_begun = False
         self._is_over = False
-        self._refused: list[tuple[str, bytes]] = []
+        self._refused: list[ops.Request] = []
         self._at_once = SENT_AT_ONCE
 
     def step(self) -> ops.Program[list[Reply[R]]]:
@@ -123,7 +123,7 @@ class Stream(Generic[R]):
         receiving.arrived(session)
         return len(some)
 
-    def _room_s(self, some: list[tuple[str, bytes]]) -> float | None:
+    def _room_s(self, some: list[ops.Request]) -> float | None:
         """For how long to wait for room: not if fewer may fit, or if a reply may come first."""
         waits = len(some) == 1 and not self._session.outstanding
         return self._timeout_s if waits else 0.0

@@ -6,6 +6,7 @@ the like are checked in `names`; values of onceq's own, here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from onceq.errors import InvalidValue
@@ -62,8 +63,11 @@ def check_handled(handled: object) -> tuple[Handled[Any, Any], ...]:
     return found
 
 
-def check_function(kind: str, value: object, *, may_await: bool) -> None:
-    """Checks a function that the client gives to be called. may_await: it may be async."""
+def check_function(kind: str, value: object, *, may_await: bool) -> Callable[..., Any]:
+    """Returns a function that the client gives to be called, or raises InvalidValue.
+
+    may_await: it may be async.
+    """
     if not callable(value):
         raise InvalidValue(f"{kind} is a function, not {names.shown(value)}")
     if not may_await and signature.is_async(value):
@@ -71,3 +75,4 @@ def check_function(kind: str, value: object, *, may_await: bool) -> None:
             f"{kind} is async, but this clerk does not await it: make it a plain def, or use "
             "an AsyncClerk, of onceq.open_async"
         )
+    return value

@@ -137,7 +137,8 @@ class Recovery:
     """Where the last request of a client stands, what that rests on, and what to do next.
 
     rid: of the last request; None if there never was one. ckpt: of the last receive. request: the
-    request itself, if the client keeps a ledger that has it.
+    request itself, if the client keeps a ledger that has it. processed: what became of each reply
+    that the reply policy was applied to, as a `Processed`, if `recover` was given one.
     """
 
     rid: str | None
@@ -145,6 +146,7 @@ class Recovery:
     rests_on: str
     next_step: str
     request: Any = None
+    processed: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

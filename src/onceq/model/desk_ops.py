@@ -6,7 +6,6 @@ done, and goes alone. So what is rare is decided in one place, by the Op of one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,14 +90,10 @@ def _send_each(each: Sequence[ops.Send]) -> SendEach:
         rids=[op.request.rid for op in each],
         acks=["".join(op.ack) for op in each],
         keeps=[op.keep for op in each],
-        properties=[_json(op.request.properties) for op in each],
+        properties=[op.request.properties_text or "" for op in each],
         sha256s=[op.request.sha256 for op in each],
         bodies=[op.request.body for op in each],
     )
-
-
-def _json(properties: Mapping[str, Any] | None) -> str:
-    return "" if properties is None else json.dumps(properties)
 
 
 def _receive_key(op: ops.Receive) -> tuple[Any, ...] | None:

@@ -243,13 +243,17 @@ def check_each(kind: str, values: object) -> list[Any]:
     return [*check_iterator(kind, values)]
 
 
-def check_pair(kind: str, value: object) -> tuple[Any, Any]:
-    """Returns a tuple or list of two, or raises InvalidValue."""
+def check_outgoing(kind: str, value: object) -> tuple[Any, Any, Any]:
+    """Returns the rid, the value and the end user (None: there is none) of a request to be sent.
+
+    value: a tuple or list of two or three; otherwise InvalidValue.
+    """
     given: Any = value
-    is_pair = isinstance(value, (tuple, list)) and len(given) == 2
-    if not is_pair:
-        raise InvalidValue(f"a {kind} is a pair, (rid, value), not a {type(given).__name__}")
-    return (given[0], given[1])
+    if not isinstance(value, (tuple, list)) or len(given) not in {2, 3}:
+        raise InvalidValue(
+            f"a {kind} is (rid, value) or (rid, value, end_user), not a {type(given).__name__}"
+        )
+    return (given[0], given[1], given[2] if len(given) == 3 else None)
 
 
 def check_tag(tag: object, kind: str = "tag") -> bytes | None:

@@ -25,14 +25,20 @@ def process(
     handler: Callable[[Reply[Any]], object],
     policy: ReplyPolicy,
     timeout_s: float | None,
+    *,
+    waits: bool = True,
 ) -> ops.Program[list[Processed[Any]]]:
-    """Settles the reply in doubt, if there is one, then processes each outstanding one."""
+    """Settles the reply in doubt, if there is one, then processes each outstanding one.
+
+    timeout_s, waits: see `onceq.clerk.processing.process`.
+    """
     program.ready(kept)
     session = kept.session
     if session.unsettled is not None:  # `recover` counts it as not handed out, until it is noted
         recovery.hand_out(session, session.unsettled)
     free = partial(_note, kept)
-    return (yield from processing.process(session, handler, policy, timeout_s, free=free))
+    process = processing.process(session, handler, policy, timeout_s, free=free, waits=waits)
+    return (yield from process)
 
 
 def _note(kept: Kept, rid: str) -> ops.Program[None]:

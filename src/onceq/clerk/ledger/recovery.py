@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onceq.clerk import receiving, recovery
 from onceq.clerk.ledger import program
 from onceq.clerk.ledger.program import Kept
+from onceq.clerk.ledger.whole import whole
 from onceq.clerk.session import Session, ask
 from onceq.model import ledger_ops, ops
 from onceq.model.client_state import ClientState, Recovery
@@ -49,6 +50,11 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
         why = f"{why}; it was discarded"
     request = None if last.body is None else session.queue.decode_request(last.body)
     return recovery.found(letter, session, why, rid=last.rid, request=request)
+
+
+def recovered(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
+    """Recovers, whole: if it is cut short, only a connect may follow."""
+    return whole(kept, recover(kept, policy))
 
 
 def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, dict[str, Place]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,6 +93,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """The digest by which a rid sent again is known to mean the same."""
         return hashlib.sha256(self.body).digest()
 
+    @property
+    def properties_text(self) -> str | None:
+        """The properties as JSON; None: there are none."""
+        return None if self.properties is None else json.dumps(self.properties)
+
 
 class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):
     """Sends a request; if it is new, removes the replies in `ack` (the last one: received last).
@@ -127,7 +133,10 @@ class Posted(Op[Sent], changes="the answer to it is read: whether it is stable")
 
 
 class SendMany(Op[list[Sent]], changes="many requests go in as one"):
-    """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
+    """Sends many requests in one transaction, all or none, with send numbers from `send_no` on.
+
+    properties: of each request, as JSON; None in their place: none of them has any.
+    """
 
     who: Identity
     queue: str
@@ -138,6 +147,7 @@ class SendMany(Op[list[Sent]], changes="many requests go in as one"):
     content_type: str | None = None
     own_transaction: bool = True
     keep: Integer = 0
+    properties: list[str | None] | None = None
 
 
 class Receive(Op[list[Element]], changes="a reply is read, and a checkpoint kept"):

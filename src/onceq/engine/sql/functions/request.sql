@@ -112,20 +112,24 @@ begin
         where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13 /* kept */);
 end $$;
 
--- What the end user gave with a request, as text in UTF-8: from the request or its reply or, when
--- both are gone, from the record of its receive. Null if there was no end user.
+-- What the end user gave with a request, and its rid, as text in UTF-8: from the request or its reply or,
+-- when both are gone, and it was the last, from the record of a receive. One without a rid is of a former
+-- version: of what was received. Null if there was no end user.
 create or replace function onceq.end_user_text(p_registrant integer, p_rid text, p_queue_id integer)
 returns bytea
 language plpgsql volatile as $$
 declare found_one jsonb;
 begin
-    select onceq.end_user_of(e.properties) -> 'onceq_end_user' into found_one from onceq.element e
+    select onceq.end_user_of(e.properties) -> 'onceq_end_user' || jsonb_build_object('rid', e.rid)
+        into found_one from onceq.element e
         where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.lane <> 13 /* kept */;
     if found then
         return convert_to(found_one::text, 'UTF8');
     end if;
     return (select r.body from onceq.registration r where r.registrant_id = p_registrant
-        and r.queue_id = p_queue_id and r.rid = p_rid collate "C" order by r.registration_id desc limit 1);
+        and r.queue_id = p_queue_id
+        and coalesce(convert_from(r.body, 'UTF8')::jsonb ->> 'rid', r.rid) = p_rid collate "C"
+        order by r.registration_id desc limit 1);
 end $$;
 
 -- The end user of a registrant's request, if there was one (C19).
@@ -138,7 +142,8 @@ begin
         (select r.reply_queue_id from onceq.registrant r where r.registrant_id = p_registrant)), 'UTF8')::jsonb;
 end $$;
 
--- Appends what the clerk received last as the registration's tag, and deletes the previous row.
+-- Appends what the clerk received last as the registration's tag, and deletes the previous row. Body: who
+-- stood behind the request sent last, for connect to show when that is gone.
 create or replace function onceq.record_receive(
     p_registrant integer, p_rid text, p_send_no bigint, p_eid uuid, p_ckpt bytea,
     p_sent_rid text, p_sent_no bigint
@@ -159,7 +164,7 @@ begin
     insert into onceq.registration (registrant_id, queue_id, kind, rid, send_no, eid, tag, body,
             sent_rid, sent_no)
         values (p_registrant, queue, 'dequeue', p_rid, p_send_no, p_eid, p_ckpt,
-            onceq.end_user_text(p_registrant, p_rid, queue), p_sent_rid, p_sent_no)
+            onceq.end_user_text(p_registrant, p_sent_rid, queue), p_sent_rid, p_sent_no)
         returning registration_id into added;
     delete from onceq.registration
         where registrant_id = p_registrant and queue_id = queue and registration_id < added;
@@ -328,10 +333,12 @@ begin
     perform onceq.need_room(q.queue_id, 1, octet_length(p_body)) where state is null and q.limited;
 end $$;
 
--- Sends many requests in one transaction, in the order given; the first acknowledges p_ack.
+-- Sends many requests in one transaction, in the order given; the first acknowledges p_ack. p_properties:
+-- of each, as JSON; null: none has any.
 create or replace function onceq.send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
-    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean, p_keep integer
+    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean, p_keep integer,
+    p_properties text[] default null
 ) returns table (eid uuid, state text, bell text)
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -341,11 +348,11 @@ declare
 begin
     perform onceq.prepare_tagged(p_registrant, p_queue);
     insert into onceq.element (queue_id, reply_queue_id, lane, role, registrant_id,
-            send_no, rid, ack_rid, eid, enqueued_at, content_type, life, sha256, body)
+            send_no, rid, ack_rid, eid, enqueued_at, content_type, properties, life, sha256, body)
         select s.queue_id, s.reply_queue_id, 5 /* usual */, 'request', p_registrant,
             p_send_no + s.n - 1, s.rid, case when s.n = 1 then p_ack[cardinality(p_ack)] end,
-            ids[s.n], onceq.now(), p_content_type, case when not s.durable then onceq.current_life() end,
-            sha256(s.body), s.body
+            ids[s.n], onceq.now(), p_content_type, p_properties[s.n]::jsonb,
+            case when not s.durable then onceq.current_life() end, sha256(s.body), s.body
         from (select q.queue_id, q.durable, r.reply_queue_id, x.*
             from onceq.registrant r, onceq.queue q,
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
@@ -368,14 +375,14 @@ begin
         sent := sent - gone;
     end if;
     return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
-        p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent, p_keep) b;
+        p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent, p_keep, p_properties) b;
 end $$;
 
 -- Answers send_many. Requests that its one statement did not insert, for whatever reason, are sent alone.
 create or replace function onceq.end_send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
     p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean,
-    p_ids uuid[], p_sent integer, p_keep integer
+    p_ids uuid[], p_sent integer, p_keep integer, p_properties text[]
 ) returns table (eid uuid, state text, bell text)
 language plpgsql volatile as $$
 declare q onceq.queue;
@@ -389,8 +396,8 @@ begin
             if eid is null then
                 select x.eid, x.state, x.bell into eid, state, bell from onceq.send(p_registrant,
                     p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
-                    case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
-                    p_own_transaction, false, p_keep) x;
+                    case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type,
+                    p_properties[i]::jsonb, p_own_transaction, false, p_keep) x;
             end if;
             return next;
         end loop;
