@@ -164,9 +164,8 @@ def test_what_a_former_version_recorded_is_of_what_was_received(
         clerk.acknowledge(["1"])
         for rid, user in (("1", onceq.EndUser("bob")), ("0", None)):
             with psycopg.connect(conninfo) as connection:
-                connection.execute(
-                    f"update {repository}.registration set body = %s, rid = %s", (recorded, rid)
-                )
+                text = f"update {repository}.registration set body = %s, rid = %s"
+                connection.execute(text.encode(), (recorded, rid))
             clerk.connect()
             assert clerk.last_user == user
 
