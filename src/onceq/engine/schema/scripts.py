@@ -40,7 +40,6 @@ MIGRATIONS = (
     "0019_limits",
     "0020_tags",
     "0021_load",
-    "0022_metrics",
 )
 FUNCTION_FILES = (
     "base",
