@@ -14,7 +14,7 @@ from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
 from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
-from onceq.model.queue import UNLIMITED, QueueKind
+from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
@@ -318,9 +318,8 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
             zip(op.rids, op.bodies, properties, strict=True)
         )
     ]
-    if queue.settings.limits != UNLIMITED:
-        new = [one.request.body for one in each if _sent_before(state, tx, one) is None]
-        need_room(state, tx, queue, new)
+    new = [one.request.body for one in each if _sent_before(state, tx, one) is None]
+    need_room(state, tx, queue, new)
     return [send(state, tx, one) for one in each]
 
 

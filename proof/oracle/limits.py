@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceq.errors import QueueFull, TooLarge
+from onceq.model.queue import UNLIMITED
 
 if TYPE_CHECKING:
     from proof.oracle.rows import QueueRow, Transaction
@@ -20,6 +21,8 @@ RETRY_AFTER_S = 0.05
 def need_room(state: State, tx: Transaction, queue: QueueRow, bodies: list[bytes]) -> None:
     """Refuses elements with these bodies if the queue does not take them. QueueFull, TooLarge."""
     most = queue.settings.limits
+    if most == UNLIMITED:
+        return
     more = sum(map(len, bodies))
     if len(bodies) == 1 and most.bytes is not None and more > most.bytes:
         raise TooLarge(f"queue {queue.name!r}: a body of {more} bytes never fits")

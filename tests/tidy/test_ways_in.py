@@ -9,14 +9,14 @@ from onceq.engine.schema.scripts import function_sources
 HEEDS = {
     "send_one": "not q.limited",
     "send_each": "not q.limited",
-    "send": "has_room(",
+    "send": "not q.limited",
     "send_many": "has_room(",
     "enqueue": "need_room(",
     "enqueue_many": "need_room(",
     "enqueue_each_row": "need_room_for_rows(",
     "alert_late": "need_room(",
 }
-"""What each way in asks. `send_one` and `send_each` leave the rest to `send`."""
+"""What each way in asks; `send_one` and `send_each` leave it to `send`, that to `why_not_sent`."""
 NEVER_REFUSED = {
     "conclude_done": "a reply",
     "conclude_one": "a reply",

@@ -16,6 +16,7 @@ declare
     id uuid := onceq.new_eid();
     at_lane smallint := case when p_not_before is null then 9 /* fresh */ - p_priority else 10 /* due */ end;
     is_volatile boolean;
+    home onceq.queue;
 begin
     perform onceq.be_durable();
     bell := onceq.check_moments(p_not_before, p_expires_at);
@@ -35,12 +36,14 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (not q.limited or onceq.need_room(q.queue_id, 1, octet_length(p_body)))
+              and (not q.limited or try > 1)  -- else it was asked for room
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
             into eid, is_volatile, bell;
         exit when eid is not null;
         perform onceq.check_priority(p_priority);
-        perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, at_lane);
+        home := onceq.open_queue(p_queue, p_body);
+        perform onceq.open_lane(home.queue_id, at_lane);
+        perform onceq.need_room(home.queue_id, 1, octet_length(p_body)) where home.limited;
     end loop;
     if p_not_before is not null then
         perform onceq.check_priority(p_priority), onceq.refuse_delay(id);

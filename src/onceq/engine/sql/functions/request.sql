@@ -257,7 +257,7 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (not q.limited or onceq.has_room(q.queue_id, 1, octet_length(p_body)))
+              and (not q.limited or try > 1)  -- else why_not_sent has asked for room
               and (r.expires or p_expires_at is null);
         if found then
             insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
