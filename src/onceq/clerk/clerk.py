@@ -33,7 +33,7 @@ from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
 from onceq.clerk.program import Outgoing
 from onceq.clerk.running import Running
 from onceq.clerk.session import WINDOW_MAX, Reply
-from onceq.engine.sessions.silence import Patience, waiting, within
+from onceq.engine.sessions.silence import waiting, within
 from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
@@ -86,9 +86,10 @@ class Clerk(Running[T, R]):
         """
         wait_s = names.check_timeout(timeout_s)
         sent = program.request_of(self._session.queue, rid, request, attributes)
-        return self._send(sent, within(wait_s), wait_s)
+        return self._send(sent, wait_s)
 
-    def _send(self, request: Request, patience: Patience | None, wait_s: float | None) -> Sent:
+    def _send(self, request: Request, wait_s: float | None) -> Sent:
+        patience = within(wait_s)
         if self._kept is None:
             send = program.send(self._session, request, room_s=program.room_s(wait_s))
             return self._run(send, patience)
@@ -237,13 +238,12 @@ class Clerk(Running[T, R]):
         checkpoint: bytes | None = None,
         timeout_s: float | None = None,
     ) -> Reply[R]:
-        """Sends a request and receives its reply; each of both may wait, for timeout_s at most.
+        """Sends a request and receives its reply.
 
         ReceiveTimeout: the request is sent, and `receive` waits on.
         """
         sent = program.request_of(self._session.queue, rid, request, {})
-        wait_s = names.check_timeout(timeout_s)
-        self._send(sent, waiting(wait_s), wait_s)
+        self._send(sent, waiting(names.check_timeout(timeout_s)))
         return self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     def process(
