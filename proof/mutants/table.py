@@ -13,7 +13,7 @@ import msgspec
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GUARANTEES = re.compile(r"G(?:[1-9]|1[0-2])|Q8")
+GUARANTEES = re.compile(r"G(?:[1-9]|1[0-2])|Q8|Q13")
 
 
 class Unfit(Exception):
@@ -29,7 +29,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One broken variant. why: in one sentence. guarantee: that it breaks, G1 to G12, or Q8, order.
+    """One broken variant. why: in one sentence. guarantee: G1 to G12, Q8 (order) or Q13 (limits).
 
     tests: node ids of pytest, the nearest and cheapest first; each passes unmutated, and one of
     them fails here. raises: the class of the error that it fails with, where that is no assertion.

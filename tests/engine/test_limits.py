@@ -46,7 +46,8 @@ def test_a_limit_is_a_number_that_can_be_kept(name: str, value: Any) -> None:
 
 def test_limits_are_limits(qm: onceq.QueueManager) -> None:
     wrong: Any = 10
-    for refused in (wrong, None, {"depth": 10}):
+    others: tuple[Any, ...] = (wrong, None, {"depth": 10})
+    for refused in others:
         with pytest.raises(InvalidValue, match=r"limits is onceq\.Limits"):
             onceq.Queue("raw", bytes, bytes, limits=refused)
     qm.declare(RAW)

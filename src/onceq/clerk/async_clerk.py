@@ -32,7 +32,7 @@ from onceq.clerk.ledger.work import Work, still
 from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
 from onceq.clerk.program import Outgoing
 from onceq.clerk.session import WINDOW_MAX, Reply
-from onceq.engine.sessions.silence import waiting, within
+from onceq.engine.sessions.silence import Patience, waiting, within
 from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
@@ -85,13 +85,11 @@ class AsyncClerk(AsyncRunning[T, R]):
         """
         wait_s = names.check_timeout(timeout_s)
         sent = program.request_of(self._session.queue, rid, request, attributes)
-        return await self._send(sent, wait_s)
+        return await self._send(sent, within(wait_s), program.room_s(wait_s))
 
-    async def _send(self, request: Request, wait_s: float | None) -> Sent:
-        patience = within(wait_s)
+    async def _send(self, request: Request, patience: Patience | None, room_s: float) -> Sent:
         if self._kept is None:
-            send = program.send(self._session, request, room_s=program.room_s(wait_s))
-            return await self._run(send, patience)
+            return await self._run(program.send(self._session, request, room_s=room_s), patience)
         send = ledger_program.send(self._kept, request)
         return await self._run(whole(self._kept, send), patience)
 
@@ -241,10 +239,12 @@ class AsyncClerk(AsyncRunning[T, R]):
     ) -> Reply[R]:
         """Sends a request and receives its reply.
 
-        ReceiveTimeout: the request is sent, and `receive` waits on.
+        timeout_s: of each, and of a wait for room (`send`). ReceiveTimeout: the request is sent,
+        and `receive` waits on.
         """
         sent = program.request_of(self._session.queue, rid, request, {})
-        await self._send(sent, waiting(names.check_timeout(timeout_s)))
+        wait_s = names.check_timeout(timeout_s)
+        await self._send(sent, waiting(wait_s), program.room_s(wait_s))
         return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     async def process(

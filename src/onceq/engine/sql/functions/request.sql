@@ -257,8 +257,7 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (not q.limited or try > 1)  -- else why_not_sent has asked for room
-              and (r.expires or p_expires_at is null);
+              and (r.expires or p_expires_at is null) and (not q.limited or try > 1 /* asked for room */);
         if found then
             insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
                     send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
