@@ -133,24 +133,6 @@ def threads(state: State, tx: Transaction, op: ops.Threads) -> list[ops.ThreadTa
     return answer
 
 
-def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.OutstandingRequest]:
-    """Answers Outstanding."""
-    check_epoch(state, tx, op.who)
-    rows = sorted(own_rows(state, tx, op.who.registrant_id), key=lambda row: row.send_no or 0)
-    return [
-        ops.OutstandingRequest(
-            rid=row.rid, send_no=row.send_no or 0, replied=row.role == Role.REPLY, eid=row.eid
-        )
-        for row in rows
-    ]
-
-
-def count_outstanding(state: State, tx: Transaction, op: ops.CountOutstanding) -> int:
-    """Answers CountOutstanding."""
-    check_epoch(state, tx, op.who)
-    return len(own_rows(state, tx, op.who.registrant_id))
-
-
 def _user(state: State, tx: Transaction, registrant_id: int, rid: str | None) -> EndUser | None:
     """Returns the end user of a request: from it, its reply, or, of the last one, the record."""
     for row in own_rows(state, tx, registrant_id):

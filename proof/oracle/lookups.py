@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from onceq.model import admin_ops
+from onceq.model import admin_ops, ops
 from onceq.model.admin_ops import ServerInfo
 from onceq.model.element import (
     Attempt,
@@ -23,17 +23,35 @@ from onceq.model.element import (
     attempts_of,
 )
 from onceq.model.queue import QueueKind
+from proof.oracle.clients import own_rows
 from proof.oracle.state import check_epoch, queue_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from onceq.model import ops
     from proof.oracle.rows import ElementRow, HistoryRow, Transaction
     from proof.oracle.state import State
 
 
 _BY_ROLE = {Role.REPLY: ElementState.REPLIED, Role.FAILED: ElementState.HELD}
+
+
+def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.OutstandingRequest]:
+    """Answers Outstanding."""
+    check_epoch(state, tx, op.who)
+    rows = sorted(own_rows(state, tx, op.who.registrant_id), key=lambda row: row.send_no or 0)
+    return [
+        ops.OutstandingRequest(
+            rid=row.rid, send_no=row.send_no or 0, replied=row.role == Role.REPLY, eid=row.eid
+        )
+        for row in rows
+    ]
+
+
+def count_outstanding(state: State, tx: Transaction, op: ops.CountOutstanding) -> int:
+    """Answers CountOutstanding."""
+    check_epoch(state, tx, op.who)
+    return len(own_rows(state, tx, op.who.registrant_id))
 
 
 def look_up(state: State, tx: Transaction, op: ops.LookUp) -> list[RequestState]:

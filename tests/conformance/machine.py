@@ -141,13 +141,10 @@ class OracleMachine(RuleBasedStateMachine):
         for one in (answer or [])[:1]:
             self.handles.append(who_in(one))
 
-    def handle(self, pick: int) -> dict[str, Any]:
-        return self.handles[-1 - pick % len(self.handles)]
-
     @rule(queue=QUEUES, pick=PICK, body=BODIES, deregister=st.sampled_from([False, False, True]))
     def tagged(self, queue: str, pick: int, body: bytes, *, deregister: bool) -> None:
         if self.handles:
-            who = self.handle(pick)
+            who = self.handles[-1 - pick % len(self.handles)]
             self.heard(self.give(ops.EnqueueTagged, queue=queue, body=body, tag=b"t", **who))
             self.give(ops.ReadLast, queue=queue, **who)
             eid = self.eid(pick)
@@ -199,11 +196,9 @@ class OracleMachine(RuleBasedStateMachine):
         client = self.client(pick)
         if client is not None:
             first = client["last"]["s_no"] + 1
-            rids, bodies = [f"m{first}", "3"], [body, b"x"]
-            sending = {"rids": rids, "bodies": bodies, "send_no": first, "ack": []}
-            sending["properties"] = users
-            answer = self.heard(self.give(ops.SendMany, queue=queue, **sending, **client["who"]))
-            if answer is not None:
+            sent = {"bodies": [body, b"x"], "send_no": first, "ack": [], "properties": users}
+            sent |= {"rids": [f"m{first}", "3"], "queue": queue, **client["who"]}
+            if self.heard(self.give(ops.SendMany, **sent)) is not None:
                 client["last"].update(s_rid="3", s_no=first + 1)
 
     @rule(pick=PICK, rid=RIDS)

@@ -113,8 +113,7 @@ class AsyncClerk(AsyncRunning[T, R]):
     ) -> list[Sent]:
         """Sends requests in one transaction: either all become stable, or none.
 
-        requests: each a (rid, request), or (rid, request, end_user), as for `send` (C19).
-        timeout_s: as for `send`. QueueFull, among others.
+        requests: each (rid, request), or (rid, request, end_user). The rest is as for `send`.
         """
         refuse_with_ledger(self._kept, "send_many")
         wait_s = names.check_timeout(timeout_s)
@@ -237,10 +236,9 @@ class AsyncClerk(AsyncRunning[T, R]):
         checkpoint: bytes | None = None,
         timeout_s: float | None = None,
     ) -> Reply[R]:
-        """Sends a request and receives its reply.
+        """Sends a request and receives its reply. timeout_s: of each; also of a wait for room.
 
-        timeout_s: of each, and of a wait for room (`send`). ReceiveTimeout: the request is sent,
-        and `receive` waits on.
+        ReceiveTimeout: the request is sent, and `receive` waits on.
         """
         sent = program.request_of(self._session.queue, rid, request, {})
         wait_s = names.check_timeout(timeout_s)
@@ -330,9 +328,8 @@ class AsyncClerk(AsyncRunning[T, R]):
         says what is done with a request that was constructed and not submitted (A): "resubmit"
         sends it, "discard" gives it up, "ask" leaves it to `resubmit()` or `discard()`. In E, when
         the repository went back, one of these two is always a person's decision. Source: BN09 4.3.
-        handler, reply_policy: both or none; as for `process`, but no reply is waited for. What
-        became of the replies in doubt, and of those that were there, is `processed` of the answer,
-        which says where the last request stands after that (C14). In E none is processed.
+        handler, reply_policy: both or none; as for `process`, but no reply is waited for, and in E
+        none is processed. What became of each is `processed` of the answer (C14).
         """
         names.check_rid(rid)
         names.check_flag("acknowledged", acknowledged)
