@@ -11,7 +11,7 @@ import pytest
 import onceq
 from onceq import files
 from onceq.engine.perform.spark_driver import SparkDriver
-from onceq.errors import InvalidValue, QueueFull
+from onceq.errors import InvalidValue, QueueFull, SettingsDiffer
 from onceq.model.spark_ops import SparkEnqueue
 from tests.parts import Background, plain, rows, scalar, serving, wait_until
 
@@ -58,7 +58,7 @@ def test_limits_are_limits(qm: onceq.QueueManager) -> None:
 def test_limits_are_declared(qm: onceq.QueueManager) -> None:
     assert qm.declare(TWO)
     assert not qm.declare(TWO)
-    with pytest.raises(onceq.errors.SettingsDiffer, match="limits is Limits"):
+    with pytest.raises(SettingsDiffer, match="limits is Limits"):
         qm.declare(onceq.Queue("two", bytes, bytes))
 
 

@@ -15,8 +15,7 @@ set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_g
 declare
     id uuid := onceq.new_eid();
     at_lane smallint := case when p_not_before is null then 9 /* fresh */ - p_priority else 10 /* due */ end;
-    is_volatile boolean;
-    home onceq.queue;
+    is_volatile boolean; home integer; asked boolean;
 begin
     perform onceq.be_durable();
     bell := onceq.check_moments(p_not_before, p_expires_at);
@@ -36,14 +35,14 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (not q.limited or try > 1)  -- else it was asked for room
+              and (not q.limited or asked)  -- for room
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
             into eid, is_volatile, bell;
         exit when eid is not null;
         perform onceq.check_priority(p_priority);
-        home := onceq.open_queue(p_queue, p_body);
-        perform onceq.open_lane(home.queue_id, at_lane);
-        perform onceq.need_room(home.queue_id, 1, octet_length(p_body)) where home.limited;
+        select o.queue_id, o.limited into home, asked from onceq.open_queue(p_queue, p_body) o;
+        perform onceq.open_lane(home, at_lane);
+        perform onceq.need_room(home, 1, octet_length(p_body)) where asked;
     end loop;
     if p_not_before is not null then
         perform onceq.check_priority(p_priority), onceq.refuse_delay(id);

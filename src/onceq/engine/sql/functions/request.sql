@@ -246,7 +246,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
     at_lane smallint := case when p_not_before is null then 9 /* fresh */ - p_priority else 10 /* due */ end;
-    x record;
+    x record; asked boolean;
 begin
     state := onceq.prepare_tagged(p_registrant, p_queue) || onceq.check_moments(p_not_before, p_expires_at);
     for try in 1 .. 3 loop
@@ -257,7 +257,7 @@ begin
               and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (r.expires or p_expires_at is null) and (not q.limited or try > 1 /* asked for room */);
+              and (r.expires or p_expires_at is null) and (not q.limited or asked);  -- for room
         if found then
             insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
                     send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
@@ -270,7 +270,7 @@ begin
             exit when eid is not null and not found and not (x.has_spent and onceq.is_spent(p_registrant, p_rid));
             delete from onceq.element e where e.eid = send.eid;
         end if;
-        select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
+        select b.eid, b.state, true into eid, state, asked from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
             p_rid, p_body, at_lane, p_expires_at is not null) b;
         if state is not null then
             return;
