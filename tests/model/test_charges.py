@@ -18,14 +18,15 @@ ALL = [
     if issubclass(kind, errors.OnceqError)
 ]
 UNCHARGED = {"ClaimLost", "EnvironmentFault", "DeadlineExceeded"}
+FREE = {errors.Retry: Charge.RETRY, errors.QueueFull: Charge.RELEASE}
 REJECTED = {"Reject", "HandlerMisuse", "InvalidValue"}
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_every_error_has_its_charge(kind: type[errors.OnceqError]) -> None:
     charge = CHARGES.get(kind, Charge.CHARGE)
-    if kind is errors.Retry:
-        assert charge is Charge.RETRY
+    if kind in FREE:
+        assert charge is FREE[kind]
     elif kind.__name__ in UNCHARGED:
         assert charge is Charge.ENVIRONMENT
     elif kind.__name__ in REJECTED:
