@@ -67,7 +67,8 @@ def _is_full(connection: Connection, session: Session[Any, Any]) -> None:
         ack=[],
         content_type=None,
     )
-    tagged = ops.EnqueueTagged(who=who, queue="orders", body=b"x", tag=b"t")
+    (hand,) = connection.perform(ops.Register(queue="orders", name="hand"))
+    tagged = ops.EnqueueTagged(who=hand.who, queue="orders", body=b"x", tag=b"t")
     ways: tuple[ops.Op[Any], ...] = (
         send,
         many,

@@ -196,8 +196,8 @@ class OracleMachine(RuleBasedStateMachine):
         client = self.client(pick)
         if client is not None:
             first = client["last"]["s_no"] + 1
-            sent = {"bodies": [body, b"x"], "send_no": first, "ack": [], "properties": users}
-            sent |= {"rids": [f"m{first}", "3"], "queue": queue, **client["who"]}
+            sent: dict[str, Any] = {"rids": [f"m{first}", "3"], "bodies": [body, b"x"], "ack": []}
+            sent |= {"send_no": first, "properties": users, "queue": queue, **client["who"]}
             if self.heard(self.give(ops.SendMany, **sent)) is not None:
                 client["last"].update(s_rid="3", s_no=first + 1)
 

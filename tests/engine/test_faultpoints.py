@@ -45,8 +45,8 @@ CHANGE_NOTHING = {
     ),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
-    *("BeginTagged", "Measure", "NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement"),
-    "ReadLast",
+    *("BeginTagged", "EidsOf", "Examine", "ListSessions", "Measure", "MeasureQueues", "NextDue"),
+    *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "UnknownRid"),
     *(
         "ReceiveEach",
         "RelayPlanned",

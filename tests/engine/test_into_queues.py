@@ -128,7 +128,7 @@ def test_nothing_is_enqueued_into_the_replies_of_a_client(
         forged = ops.EnqueueTagged(who=who, queue="reply-1", body=b"")
         with (
             driving(conninfo, repository) as driver,
-            pytest.raises(IllegalState, match="replies to a client"),
+            pytest.raises(IllegalState, match="not registered with this queue"),
         ):
             driver.perform(forged)
         assert scalar(conninfo, f"select count(*) from {repository}.element") == 1

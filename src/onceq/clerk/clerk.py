@@ -237,8 +237,7 @@ class Clerk(Running[T, R]):
     ) -> Reply[R]:
         """Sends a request and receives its reply. timeout_s: of each; also of a wait for room.
 
-        timeout_s: of each, and of a wait for room (`send`). ReceiveTimeout: the request is sent,
-        and `receive` waits on.
+        ReceiveTimeout: the request is sent, and `receive` waits on.
         """
         sent = program.request_of(self._session.queue, rid, request, {})
         wait_s = names.check_timeout(timeout_s)

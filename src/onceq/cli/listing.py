@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onceq.cli.output import Output, hint
@@ -30,7 +30,7 @@ Told: TypeAlias = Mapping[tuple[str, int], asks.Information]
 
 
 @contextlib.contextmanager
-def asker_of(certificates: Certificates | None) -> Iterator[Asker]:
+def asker_of(certificates: Certificates | None) -> Generator[Asker]:
     """Gives who asks stores."""
     asker = Asker(None if certificates is None else certificates.connecting())
     try:

@@ -155,7 +155,7 @@ def show_stores(output: Output, topic: str, named: Named) -> int:
     ]
     output.rows(STORE_COLUMNS, rows)
     for row in rows:
-        listing.tell_kept(output, row["store"], row)
+        listing.tell_kept(output, str(row["store"]), row)
     return OK
 
 
