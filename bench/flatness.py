@@ -53,6 +53,15 @@ insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at, sha256, 
     from (select queue_id, onceq.new_eid() as id, %s::bytea as body
           from onceq.queue, generate_series(1, %s::integer) where name = 'work') made
 """
+FAR = """
+insert into onceq.element
+        (queue_id, lane, turn, role, rid, eid, enqueued_at, not_before, sha256, body)
+    select queue_id, 10 /* due */, onceq.turn_at(due), 'datagram', id::text, id, onceq.now(), due,
+        sha256(body), body
+    from (select queue_id, onceq.new_eid() as id, %s::bytea as body,
+              onceq.now() + '10 years' + n * interval '1 second' as due
+          from onceq.queue, generate_series(1, %s::integer) n where name = 'work') made
+"""
 REGISTER = """
 select count(*) from generate_series(%s::integer, %s::integer) n,
     onceq.register('work', 'registrant-' || n, '', true, null)
@@ -170,13 +179,18 @@ def _dequeued(home: Home, number: int) -> None:
 
 
 @contextlib.contextmanager
-def deep(home: Home, size: int) -> Generator[None]:
+def deep(home: Home, size: int, *, statement: str = DEEP) -> Generator[None]:
     """Let this many wait in the queue."""
     with psycopg.connect(home.conninfo, autocommit=True) as connection:
         for first in range(0, size, MILLION):
-            connection.execute(DEEP.encode(), (BODY, min(MILLION, size - first)))
+            connection.execute(statement.encode(), (BODY, min(MILLION, size - first)))
         connection.execute("vacuum analyze onceq.element")  # as autovacuum would, in time
     yield
+
+
+def far(home: Home, size: int) -> AbstractContextManager[None]:
+    """Let this many wait in the queue that are due in ten years."""
+    return deep(home, size, statement=FAR)
 
 
 @contextlib.contextmanager
@@ -231,6 +245,17 @@ def replies(home: Home, size: int) -> Generator[None]:
 QUESTIONS = (
     Question("flat/depth-serve", "execute with 3M waiting by 1k", deep, 3_000_000, serve),
     Question("flat/depth-send", "send with 3M waiting by 1k", deep, 3_000_000, send),
+    Question(
+        "flat/far-serve",
+        "execute with 1M due in ten years by none",
+        far,
+        MILLION,
+        serve,
+        target=1.1,
+    ),
+    Question(
+        "flat/far-send", "send with 1M due in ten years by none", far, MILLION, send, target=1.1
+    ),
     Question("flat/registrants", "send with 100k registrants by 1", registrants, 100_000, send),
     Question(
         "flat/snapshot",

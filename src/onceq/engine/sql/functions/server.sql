@@ -32,7 +32,7 @@ begin
     for look in case when p_drowsy then looks else 1 end .. looks loop
         asleep := case when look = 2 then onceq.fall_asleep(p_slot, p_sleep) else asleep end;
         select x.lanes, x.low, x.ordered, exists (select from onceq.element y
-                where y.queue_id = x.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) as any_late
+                where y.queue_id = x.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) and onceq.is_due(x.queue_id) as any_late
             into q from onceq.queue x
             where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
@@ -71,6 +71,16 @@ begin
     elsif q.lanes is null then
         perform onceq.refuse_reply_queue(p_queue_id);
     end if;
+end $$;
+
+-- Whether this queue has a suspect, or an element whose time has come. Asked of a queue that has something in these
+-- lanes, under a claim's settings: what is not due yet, perhaps for years, costs a claim this look and no more.
+create or replace function onceq.is_due(p_queue_id integer) returns boolean
+language plpgsql volatile as $$
+begin
+    return exists (select from onceq.element where queue_id = p_queue_id and lane = 11 /* suspect */)
+        or coalesce((select turn from onceq.element where queue_id = p_queue_id and lane = 10 /* due */
+                     order by turn limit 1) <= onceq.turn_at(onceq.now()), false);
 end $$;
 
 -- Whether this queue has a suspect and no other session of the repository runs one: if the database
