@@ -86,14 +86,21 @@ class Life:
         self.finish(element, reply)
         self.commit()
 
-    def abort(self, element: Element, charge: Charge = Charge.CHARGE) -> Fate:
+    def abort(
+        self,
+        element: Element,
+        charge: Charge = Charge.CHARGE,
+        code: str = "test",
+        after_s: float | None = None,
+    ) -> Fate:
         return self.driver.perform(
             ops.AbortElement(
                 seq=element.seq,
                 incarnation=self.incarnation,
                 charge=charge,
-                code="test",
+                code=code,
                 error="as the test says",
+                after_s=after_s,
             )
         )
 

@@ -6,6 +6,7 @@ kept either.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from onceq.errors import QueueFull, TooLarge
@@ -24,11 +25,15 @@ def need_room(state: State, tx: Transaction, queue: QueueRow, bodies: list[bytes
     if most == UNLIMITED:
         return
     more = sum(map(len, bodies))
-    if len(bodies) == 1 and most.bytes is not None and more > most.bytes:
+    if len(bodies) == 1 and _over(most.bytes, more):
         raise TooLarge(f"queue {queue.name!r}: a body of {more} bytes never fits")
     inside = [one for one in state.elements.seen(tx) if one.queue_id == queue.queue_id]
     depth, size = len(inside), sum(len(one.body) for one in inside)
-    is_full = most.depth is not None and depth + len(bodies) > most.depth
-    if bodies and (is_full or (most.bytes is not None and size + more > most.bytes)):
+    if bodies and (_over(most.depth, depth + len(bodies)) or _over(most.bytes, size + more)):
         text = f'queue "{queue.name}" is full: it has {depth} element(s), {size} bytes'
-        raise QueueFull(text, retry_after_s=RETRY_AFTER_S)
+        never = len(bodies) > 1 and (_over(most.depth, len(bodies)) or _over(most.bytes, more))
+        raise QueueFull(text, retry_after_s=math.inf if never else RETRY_AFTER_S)
+
+
+def _over(most: int | None, size: int) -> bool:
+    return most is not None and size > most

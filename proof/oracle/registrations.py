@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from onceq.errors import IllegalState, TooLarge
 from onceq.model import ops
 from onceq.model.element import KillAnswer, RequestOutcome
+from onceq.model.queue import QueueKind
 from proof.oracle import queues, servers
 from proof.oracle.rows import (
     Blocked,
     ElementRow,
+    QueueRow,
     RegistrantRow,
     RegistrationRow,
     Transaction,
@@ -74,9 +76,16 @@ def last(
     return None
 
 
+def _not_of_a_client(queue: QueueRow) -> QueueRow:
+    """Returns a queue. IllegalState: it has the replies to a client, whose clerk alone uses it."""
+    if queue.kind is QueueKind.REPLY:
+        raise IllegalState(f"queue {queue.name!r} is a client's own")
+    return queue
+
+
 def register(state: State, tx: Transaction, op: ops.Register) -> list[ops.Registered]:
     """Answers Register."""
-    queue = find_queue(state, tx, op.queue)
+    queue = _not_of_a_client(find_queue(state, tx, op.queue))
     who = anchor(state, tx, op.name, op.thread)
     if op.epoch is None:
         who = replace(who, epoch=who.epoch + 1, state="connected", connected_at=state.now())
@@ -133,6 +142,7 @@ def begin_tagged(state: State, tx: Transaction, op: Tagged) -> int:
     queue = find_queue(state, tx, op.queue)
     state.lock(tx, "registrant", op.who.registrant_id, exclusive=True)
     check_epoch(state, tx, op.who)
+    _not_of_a_client(queue)
     if op.tag is not None and len(op.tag) > queue.settings.tag_bytes_max:
         raise TooLarge(f"the tag has {len(op.tag)} bytes")
     if last(state, tx, op.who.registrant_id, queue.queue_id) is None:

@@ -245,7 +245,8 @@ class QueueStopped(OperatingError):
 class QueueFull(OperatingError):
     """The queue is at its limits and takes no more now; nothing happened.
 
-    retry_after_s: in how many seconds it is worth while to send again.
+    retry_after_s: in how many seconds it is worth while to send again; infinite if what was sent
+    together never fits.
     """
 
     def __init__(self, text: str, *, retry_after_s: float) -> None:

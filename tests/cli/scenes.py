@@ -242,6 +242,14 @@ def back_off(stage: Stage) -> Played:
 
 
 @contextlib.contextmanager
+def full(stage: Stage) -> Played:
+    eid = stage.put()
+    with stage.served() as life:
+        life.abort(life.claim_one("raw"), Charge.RELEASE, "QueueFull", 60.0)
+        yield Asked(eid=eid, reasons=("full",))
+
+
+@contextlib.contextmanager
 def not_before(stage: Stage) -> Played:
     eid = stage.put(not_before=datetime.now(UTC) + HOUR)
     with stage.served():
@@ -375,6 +383,7 @@ SCENES: Final[dict[str, Scene]] = {
     "expired": expired,
     "stopped": stopped,
     "back_off": back_off,
+    "full": full,
     "not_before": not_before,
     "head": head,
     "rival": rival,

@@ -129,7 +129,7 @@ class Terminal:
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "onceq.cli.main", "top", *words],
-            env={**cli.environment(), "TERM": "xterm"},
+            env={**cli.environment(), "TERM": "xterm", "COLUMNS": "", "LINES": ""},
             stdin=its,
             stdout=its,
             stderr=subprocess.PIPE,

@@ -124,11 +124,13 @@ def test_nothing_is_enqueued_into_the_replies_of_a_client(
                 with pytest.raises(IllegalState, match="replies to a client"):
                     attempt()
                 own.rollback()
+        with pytest.raises(IllegalState, match="a client's own"):
+            qm.register("reply-1", "forger")
         who = ops.Identity(registrant_id=1, epoch=1)
         forged = ops.EnqueueTagged(who=who, queue="reply-1", body=b"")
         with (
             driving(conninfo, repository) as driver,
-            pytest.raises(IllegalState, match="not registered with this queue"),
+            pytest.raises(IllegalState, match="a client's own"),
         ):
             driver.perform(forged)
         assert scalar(conninfo, f"select count(*) from {repository}.element") == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -11,7 +13,7 @@ import pytest
 import onceq
 from onceq import files
 from onceq.engine.perform.spark_driver import SparkDriver
-from onceq.errors import InvalidValue, QueueFull, SettingsDiffer
+from onceq.errors import InvalidValue, QueueFull, RequestFailed, SettingsDiffer
 from onceq.model.spark_ops import SparkEnqueue
 from tests.parts import Background, plain, rows, scalar, serving, wait_until
 
@@ -215,6 +217,45 @@ def test_a_handler_that_meets_a_full_queue_is_charged_for_nothing(
         qm.dequeue("two")
         assert clerk.receive(timeout_s=60).value == b"x"
     assert qm.show("two").depth == 2
+
+
+def test_a_handler_that_enqueues_what_never_fits_is_charged(
+    qm: onceq.QueueManager, conninfo: str
+) -> None:
+    """More at once than the queue ever takes: no wait helps, and nobody waits."""
+    work = onceq.Queue("work", bytes, bytes, abort_limit=1)
+    for queue in (work, TWO):
+        qm.declare(queue)
+
+    def hand_on(value: bytes, _: onceq.Context) -> bytes:
+        qm.enqueue_many(TWO, [value] * 3)
+        return value
+
+    with (
+        qm.clerk("till", work) as clerk,
+        serving(conninfo, qm.repository, work.handled_by(hand_on)),
+    ):
+        clerk.send("1", b"x")
+        with pytest.raises(RequestFailed) as failed:
+            _ = clerk.receive(timeout_s=60).value
+    assert failed.value.code == "QueueFull"
+    with (
+        qm.clerk("other", TWO, window=9) as clerk,
+        pytest.raises(QueueFull, match="3 elements of 3 bytes never fit together") as never,
+    ):
+        clerk.send_many([(rid, b"x") for rid in "abc"], timeout_s=60)
+    assert never.value.retry_after_s == math.inf
+
+
+def test_limits_are_changed_by_two_at_once(qm: onceq.QueueManager, conninfo: str) -> None:
+    qm.declare(RAW)
+    statement = f"select {qm.repository}.limit_queue(queue_id, 7, null) from {qm.repository}.queue"
+    with psycopg.connect(conninfo) as first, ThreadPoolExecutor(1) as pool:
+        first.execute(statement.encode())
+        other = pool.submit(qm.alter, onceq.AlterQueue(queue="raw", limits=onceq.Limits(depth=9)))
+        first.commit()
+        other.result(60)
+    assert qm.show("raw").settings.limits == onceq.Limits(depth=9)
 
 
 def test_rows_of_a_file_wait_for_room(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 import pytest
@@ -70,6 +71,14 @@ def test_what_is_changed_later_changes_nothing() -> None:
     assert handled.handler(Open("ann"), CONTEXT) == "opened for ann"
 
 
+class Row(TypedDict):
+    number: int
+
+
+ROWS: Any = onceq.Queue[Any, str]("rows", Row, str)
+ALL: Any = Any
+ANYTHING: Any = onceq.Queue[Any, str]("anything", ALL, str)
+MANY: Any = onceq.Queue[Any, str]("many", Sequence | int, str)
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "missing": (ACCOUNTS, {Open: begin}, "'accounts': nothing handles Close: give a function for"),
     "empty": (ACCOUNTS, {}, "nothing handles Open, Close"),
@@ -82,6 +91,9 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "swapped": (ACCOUNTS, {Open: end, Close: begin}, "'accounts': Open: end takes Close, but"),
     "no function": (ACCOUNTS, {Open: "begin", Close: end}, "Open: a handler is a function"),
     "mixed": (ACCOUNTS, {Open: begin_async, Close: end}, "some of its functions are async"),
+    "a dict": (ROWS, {Row: begin}, "requests of Row are not told apart"),
+    "anything": (ANYTHING, {ALL: begin}, "are not told apart"),
+    "abstract": (MANY, {Sequence: begin, int: end}, "Sequence are not told apart"),
     "no class": (LISTS, {list: begin, int: end}, r"requests of list\[int\] are not told apart"),
 }
 

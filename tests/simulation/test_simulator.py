@@ -37,6 +37,10 @@ NOT_SIMULATED = {
         ["BeginTagged", "KillTagged", "ReadTagged", "TakeTagged"],
         "tags of reads and kills, and in callers' transactions: tests/engine, tests/conformance",
     ),
+    **dict.fromkeys(
+        ["EidsOf", "Examine", "ListSessions", "MeasureQueues", "UnknownRid"],
+        "an operator's questions, of what PostgreSQL alone has: tests/cli",
+    ),
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(
         ["Post", "Posted"],

@@ -6,7 +6,7 @@ of `AsyncQueueOperations`. Source: BHM90 4.3.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from onceq.engine.connect.async_links import AsyncLinks
@@ -18,6 +18,9 @@ from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import Element, KillAnswer
+
+REGISTRANT_S: Final = 10.0
+"""How long a tagged operation waits for the registrant, at most (registration.sql)."""
 
 
 class AsyncRegistrationOperations:
@@ -202,7 +205,7 @@ class AsyncRegistrationOperations:
             timeout_s=op.timeout_s,
         )
         if connection is None:
-            return await self._link.perform(tagged, timeout_s)
+            return await self._link.perform(tagged, 2 * timeout_s)  # for the registrant, and it
         return await (await self._caller(connection)).perform(tagged)
 
     async def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
@@ -221,7 +224,8 @@ class AsyncRegistrationOperations:
         self, op: ops.Dequeue, timeout_s: float | None, connection: Any
     ) -> Element | None:
         if connection is None:
-            return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
+            longest_s = None if timeout_s is None else timeout_s + REGISTRANT_S
+            return await self._link.run(program.dequeue(op, timeout_s), longest_s)
         return await self._taker.dequeue(await self._caller(connection), op, timeout_s)
 
     async def _on(self, connection: Any) -> AsyncLinks | AsyncPostgresDriver:

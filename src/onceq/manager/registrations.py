@@ -7,7 +7,7 @@ of `QueueOperations`. Source: BHM90 4.3.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from onceq.engine.connect.links import Links
@@ -19,6 +19,9 @@ from onceq.manager.taker import Taker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import Element, KillAnswer
+
+REGISTRANT_S: Final = 10.0
+"""How long a tagged operation waits for the registrant, at most (registration.sql)."""
 
 
 class RegistrationOperations:
@@ -203,7 +206,7 @@ class RegistrationOperations:
             timeout_s=op.timeout_s,
         )
         if connection is None:
-            return self._link.perform(tagged, timeout_s)
+            return self._link.perform(tagged, 2 * timeout_s)  # for the registrant, and it
         return self._caller(connection).perform(tagged)
 
     def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
@@ -220,7 +223,8 @@ class RegistrationOperations:
 
     def _dequeue(self, op: ops.Dequeue, timeout_s: float | None, connection: Any) -> Element | None:
         if connection is None:
-            return self._link.run(program.dequeue(op, timeout_s), timeout_s)
+            longest_s = None if timeout_s is None else timeout_s + REGISTRANT_S
+            return self._link.run(program.dequeue(op, timeout_s), longest_s)
         return self._taker.dequeue(self._caller(connection), op, timeout_s)
 
     def _on(self, connection: Any) -> Links | PostgresDriver:

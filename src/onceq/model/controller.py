@@ -6,6 +6,8 @@ one handler. Source: spec S4; CSEP, "workflow controller".
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -54,11 +56,17 @@ def _controller(by_type: dict[Any, Any], expected: Expected) -> Callable[..., An
     return dispatch
 
 
+def _has_own_class(kind: Any) -> bool:
+    """Returns whether what is decoded is of this class itself, and so tells what it is."""
+    is_class = isinstance(kind, type) and kind not in {Any, object}
+    return is_class and not (typing.is_typeddict(kind) or inspect.isabstract(kind))
+
+
 def _check_classes(handlers: Mapping[Any, Any], expected: Expected) -> None:
     """Checks that there is a function for each class of requests, and for nothing else."""
     kinds = [*members(expected.request)]
     for kind in kinds:
-        if not isinstance(kind, type):
+        if not _has_own_class(kind):
             raise InvalidValue(
                 f"{expected.where}: requests of {said(kind)} are not told apart by their class:"
                 " give one function for all"

@@ -63,6 +63,7 @@ class Facts:
     gone: int
     others: int
     before: int
+    code: str | None = None
 
     @property
     def phase(self) -> str:
@@ -76,6 +77,11 @@ class Facts:
         """Whether its time has not come."""
         late = self.lane in {Lane.DUE, Lane.SUSPECT}
         return late and self.not_before is not None and self.not_before > self.now
+
+    @property
+    def met_full_queue(self) -> bool:
+        """Whether it was undone since a queue into which its handler enqueued was full."""
+        return self.is_early and self.code == "QueueFull"
 
     @property
     def has_expired(self) -> bool:

@@ -167,16 +167,25 @@ WHYS: Final = (
         "`onceq queue start {f.queue} --dequeue`",
     ),
     Why(
+        "full",
+        "waits",
+        lambda f: f.met_full_queue,
+        "a queue into which its handler enqueues is full: it is tried again at {f.until}, charged "
+        "for nothing",
+        "`onceq top` shows what is full; more servers there, or `onceq queue alter NAME "
+        "--depth-max N`",
+    ),
+    Why(
         "back_off",
         "waits",
-        lambda f: f.is_early and f.returned > 0,
+        lambda f: f.is_early and f.returned > 0 and not f.met_full_queue,
         "it is in back-off after abort {f.returned}, until {f.until}",
         "`onceq request show {f.rid}` says why it was aborted",
     ),
     Why(
         "not_before",
         "waits",
-        lambda f: f.is_early and f.returned == 0,
+        lambda f: f.is_early and f.returned == 0 and not f.met_full_queue,
         "whoever sent it asked that it waits until {f.until}",
         "wait, or kill it and send it without not_before",
     ),

@@ -5,6 +5,7 @@ Used by `server.execution`.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
@@ -82,7 +83,7 @@ def _abort(
     Returns what became of it, and whether the environment is to blame, so that others wait too.
     """
     element, error = failed
-    charge = CHARGES.get(type(error), Charge.CHARGE)
+    charge = Charge.CHARGE if never_fits(error) else CHARGES.get(type(error), Charge.CHARGE)
     code, text = storable(code_of(error)), storable(text_of(error)[:ERROR_CHARS_MAX])
     trace = traced(error)
     after_s = _after_s(error)
@@ -104,9 +105,14 @@ def _abort(
     return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
 
 
+def never_fits(error: errors.OnceqError) -> bool:
+    """Returns whether a handler enqueues more at once than a queue ever takes: its own fault."""
+    return isinstance(error, errors.QueueFull) and math.isinf(error.retry_after_s)
+
+
 def _after_s(error: errors.OnceqError) -> float | None:
     """Returns when the request is to be tried again; None: after its queue's back-off."""
-    if isinstance(error, errors.QueueFull):
+    if isinstance(error, errors.QueueFull) and not never_fits(error):
         return max(FULL_WAIT_S, error.retry_after_s)
     return error.after_s if isinstance(error, errors.Retry) else None
 

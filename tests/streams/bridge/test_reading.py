@@ -96,14 +96,20 @@ def frame(epoch: int, begin: int, *bodies: bytes, flags: int = 0, void: int = 0)
     )
 
 
-def read(begin: int, *data: bytes, lost: int = 4, missing: int | None = None) -> Any:
-    """What is read of a store that gives frames from a number on. missing: one is damaged there."""
+def read(
+    begin: int, *data: bytes, lost: int = 4, missing: int | None = None, kept: int | None = None
+) -> Any:
+    """What is read of a store that gives frames from a number on. missing: one is damaged there.
+
+    kept: it has trimmed what lies before.
+    """
     asked = Asked(stream=S, begin=begin, end=20, stores=("one",), epochs=LOG)
     program = read_once(asked)
     next(program)
     is_missing = missing is not None
     end = 20 if missing is None else missing
-    answer = asks.Range(begin=begin, end=end, frames=len(data), missing=is_missing, lost=lost)
+    first = begin if kept is None else kept
+    answer = asks.Range(begin=first, end=end, frames=len(data), missing=is_missing, lost=lost)
     with pytest.raises(StopIteration) as ended:
         program.send((answer, data))
     return ended.value.value
@@ -133,6 +139,14 @@ def test_what_is_void_says_why() -> None:
     assert (piece.begin, piece.end, piece.why, piece.is_void) == (5, 7, VOID_PIECE, True)
     (piece,) = read(5, missing=5)
     assert (piece.end, piece.why, piece.is_void) == (6, LOST_PIECE, False)
+
+
+def test_what_is_void_is_so_when_it_is_trimmed() -> None:
+    """Else a relay would take what it had planned there for sent."""
+    (piece,) = read(3, kept=12)
+    assert (piece.begin, piece.end, piece.why, piece.is_void) == (3, 5, LOST_PIECE, True)
+    (piece,) = read(5, kept=12)
+    assert (piece.begin, piece.end, piece.why, piece.is_void) == (5, 8, LOST_PIECE, False)
 
 
 def test_what_a_store_does_not_know_of_is_not_gone_by_its_word() -> None:

@@ -45,7 +45,7 @@ OWN: dict[str, type[errors.OnceqError]] = {
 }
 """Codes that the SQL functions raise, and those of PostgreSQL with a meaning of their own."""
 
-FULL = "OQ016"
+FULL = "OQ017"
 """A queue is at its limits; the detail says in how many seconds to try again."""
 
 ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")

@@ -118,8 +118,10 @@ def read_once(asked: Asked) -> Program[tuple[Piece, ...] | None]:
             gone.append(behind)
     if len(gone) < len(asked.stores):
         return ()
-    end = min(*gone, asked.end)
-    return (Piece(epoch=0, begin=asked.begin, end=end, bodies=None, why=LOST_PIECE),)
+    epochs, begin = asked.epochs, asked.begin
+    end = epochs.alike_below(begin, min(*gone, asked.end))
+    epoch = epochs.at(begin) if epochs.is_lost(begin) else 0  # void, though it was trimmed since
+    return (Piece(epoch=epoch, begin=begin, end=end, bodies=None, why=LOST_PIECE),)
 
 
 def _lost(given: Any, epochs: Epochs) -> int:

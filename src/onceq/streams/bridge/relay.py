@@ -214,14 +214,17 @@ class AsyncRelay:
         begun = self._core.begun
         if not planned or begun is None:
             return []
-        bodies = {one.number: one.body for one in planned}
+        epochs = Epochs(firsts=begun.bridge.firsts, losses=begun.bridge.losses)
+        bodies = {one.number: one.body for one in planned if not epochs.is_lost(one.number)}
+        if not bodies:
+            return []
         stores = sorted({store for one in self._core.needed for store in one.stores})
         asked = Asked(
             stream=begun.stream,
             begin=min(bodies),
             end=max(bodies) + 1,
             stores=(*stores,),
-            epochs=Epochs(firsts=begun.bridge.firsts, losses=begun.bridge.losses),
+            epochs=epochs,
         )
         pieces = await fetched(asked, self._certificates)
         return [number for piece in pieces for number in has_as_planned(piece, bodies)]

@@ -14,10 +14,10 @@
 create or replace function onceq.limit_queue(p_queue_id integer, p_depth bigint, p_bytes bigint) returns void
 language plpgsql volatile as $$
 begin
+    update onceq.queue set limited = coalesce(p_depth, p_bytes) is not null where queue_id = p_queue_id;  -- one at a time
     delete from onceq.limits where queue_id = p_queue_id;
     insert into onceq.limits (queue_id, depth, bytes)
         select p_queue_id, p_depth, p_bytes where coalesce(p_depth, p_bytes) is not null;
-    update onceq.queue set limited = coalesce(p_depth, p_bytes) is not null where queue_id = p_queue_id;
     perform onceq.make_fill_marks(p_queue_id) where coalesce(p_depth, p_bytes) is not null;
 end $$;
 
@@ -76,7 +76,8 @@ begin
 end $$;
 
 -- Why a queue with limits does not take so many elements more, of so many bytes together: null if it does.
--- fits: false if one element would not even if it were empty. good_s: for how long the answer stays like this.
+-- fits: false if one element would not even if it were empty. good_s: for how long the answer stays like this: for ever
+-- if so many do not fit together.
 create or replace function onceq.why_full(
     p_queue_id integer, p_n bigint, p_bytes bigint, out why text, out fits boolean, out good_s double precision
 )
@@ -87,7 +88,10 @@ declare
 begin
     select r.depth, r.bytes into most from onceq.limits r where r.queue_id = p_queue_id;
     fits := p_n > 1 or coalesce(p_bytes <= most.bytes, true);
-    if p_n > 0 and fits then
+    if p_n > 1 and (p_n > most.depth or p_bytes > most.bytes) then
+        good_s := 'infinity';
+        why := format('%s elements of %s bytes never fit together', p_n, p_bytes);
+    elsif p_n > 0 and fits then
         select * into there from onceq.measure_queue(p_queue_id);
         good_s := there.good_s;
         why := case when there.depth + p_n > most.depth
@@ -120,9 +124,10 @@ begin
         raise exception 'queue "%": %', x.name, x.why using errcode = 'OQ005',
             hint = 'raise the limit of the queue, or send less';
     elsif x.why is not null then
-        raise exception 'queue "%" is full: %', x.name, x.why using errcode = 'OQ016',
+        raise exception 'queue "%" is full: %', x.name, x.why using errcode = 'OQ017',
             detail = greatest(x.good_s, 0.05)::text,
-            hint = 'nothing happened: send again when something has left the queue';
+            hint = case when x.good_s = 'infinity' then 'nothing happened: send fewer at once'
+                else 'nothing happened: send again when something has left the queue' end;
     end if;
     return true;
 end $$;

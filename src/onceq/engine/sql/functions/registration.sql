@@ -14,7 +14,7 @@ declare
     q onceq.queue := onceq.find_queue(p_queue);
     id integer;
 begin
-    perform onceq.be_durable();
+    perform onceq.refuse_reply_queue(q.queue_id), onceq.be_durable();
     id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, id);
     if p_epoch is null then
@@ -74,6 +74,7 @@ begin
             hint = 'end that one, or roll back and try again; one user at a time works with a registration';
     end;
     perform pg_current_xact_id(), onceq.check_epoch(p_registrant, p_epoch);
+    perform onceq.refuse_reply_queue(q.queue_id);
     if octet_length(p_tag) > q.tag_bytes_max then
         raise exception 'the tag has % bytes; at most % are taken', octet_length(p_tag), q.tag_bytes_max
             using errcode = 'OQ005';
