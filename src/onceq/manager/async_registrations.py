@@ -224,7 +224,8 @@ class AsyncRegistrationOperations:
         self, op: ops.Dequeue, timeout_s: float | None, connection: Any
     ) -> Element | None:
         if connection is None:
-            longest_s = None if timeout_s is None else timeout_s + REGISTRANT_S
+            more_s = 0.0 if op.who is None else REGISTRANT_S
+            longest_s = None if timeout_s is None else timeout_s + more_s
             return await self._link.run(program.dequeue(op, timeout_s), longest_s)
         return await self._taker.dequeue(await self._caller(connection), op, timeout_s)
 

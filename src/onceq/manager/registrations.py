@@ -223,7 +223,8 @@ class RegistrationOperations:
 
     def _dequeue(self, op: ops.Dequeue, timeout_s: float | None, connection: Any) -> Element | None:
         if connection is None:
-            longest_s = None if timeout_s is None else timeout_s + REGISTRANT_S
+            more_s = 0.0 if op.who is None else REGISTRANT_S
+            longest_s = None if timeout_s is None else timeout_s + more_s
             return self._link.run(program.dequeue(op, timeout_s), longest_s)
         return self._taker.dequeue(self._caller(connection), op, timeout_s)
 
