@@ -147,6 +147,8 @@ class Fed:
         else:
             self.tried["noise"] += 1
             self._feed(link, self.invention.noise())
+            if link in self._splitters and self._splitters[link].waiting():
+                self._close(link)  # it waits for the rest of what noise promised
 
     def _ask(self, link: int) -> None:
         ask = self.invention.ask()

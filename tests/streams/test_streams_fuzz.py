@@ -38,6 +38,11 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
     assert reached["bad inputs to stores and receivers of streams"] >= 4_000
 
 
+def test_lists_without_stores_end_no_receiver(tmp_path: Path) -> None:
+    """An answer that names no list, or one without stores, said that all is gone."""
+    assert tried(tmp_path, range(5449, 5450)).wrong == []
+
+
 def test_every_ask_and_answer_can_be_invented() -> None:
     invention = Invention(0)
     for kind in (*INVENTED, *ANSWERS):

@@ -318,7 +318,7 @@ class Delivering:
         stores = {store for one in self.lists for store in one.stores} - self._noting
         gone = {one: begin for one, begin in self._gone.items() if begin > self.next}
         harmed = {one for one, number in self._harmed.items() if number == self.next}
-        if are_recovered(self.governs, gone.keys()):
+        if gone and are_recovered(self.governs, gone.keys()):
             ahead = [one.number for one in self._ahead]
             yield from self._lost(min([*gone.values(), *ahead]), WhyLost.TRIMMED)
         elif stores <= gone.keys() | harmed:
