@@ -20,7 +20,7 @@ from tests.small import small
 if TYPE_CHECKING:
     from pathlib import Path
 
-STORES, RECEIVERS = range(2, 40, 4), range(1, 16, 4)
+STORES, RECEIVERS = range(46, 86, 4), range(1, 16, 4)
 """Seeds of batches."""
 
 
