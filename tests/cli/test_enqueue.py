@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 import onceq
 from onceq.cli.main import make_app
 from tests.cli.parts import run_here
+from tests.cli.terminals import open_terminal
 from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def test_the_version_needs_no_command() -> None:
 
 def on_a_terminal(cli: Cli, *words: str) -> str:
     """What a terminal of 80 columns is shown."""
-    ours, theirs = pty.openpty()
+    ours, theirs, environment = open_terminal(80)
     process = subprocess.Popen(
         [sys.executable, "-m", "onceq.cli.main", *words],
-        env={**cli.environment(), "COLUMNS": "80"},
+        env={**cli.environment(), **environment},
         stdout=theirs,
     )
     os.close(theirs)

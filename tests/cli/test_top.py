@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -22,6 +18,7 @@ import onceq
 from onceq.cli.top import drawn
 from onceq.model import ops
 from tests.cli.stage import RAW, Stage
+from tests.cli.terminals import open_terminal
 from tests.parts import LIMIT_S, serving
 
 if TYPE_CHECKING:
@@ -125,12 +122,11 @@ class Terminal:
     """`onceq top` on a terminal of so many columns, and what it has drawn."""
 
     def __init__(self, cli: Cli, columns: int, *words: str) -> None:
-        self.reads, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+        self.reads, its, environment = open_terminal(columns)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "onceq.cli.main", "top", *words],
-            env={**cli.environment(), "TERM": "xterm", "COLUMNS": "", "LINES": ""},
-            stdin=its,
+            env={**cli.environment(), **environment},
+            stdin=subprocess.DEVNULL,
             stdout=its,
             stderr=subprocess.PIPE,
             text=True,

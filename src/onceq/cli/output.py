@@ -6,6 +6,7 @@ With --json an answer is one object, or JSON Lines; the first key of each is `"v
 from __future__ import annotations
 
 import base64
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Output:
             table.add_column(name, no_wrap=name not in PROSE, overflow="fold")
         for line in cells:
             table.add_row(*line)
-        width = _width(columns, cells) if sys.stdout.isatty() else PIPE_WIDTH
+        width = _width(columns, cells) if is_terminal() else PIPE_WIDTH
         Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
     def line(self, values: Mapping[str, Any]) -> None:
@@ -98,6 +99,12 @@ class Output:
                 "onceq: whether it took effect is unknown: look before trying again",
                 file=sys.stderr,
             )
+
+
+def is_terminal() -> bool:
+    """Whether answers go to a terminal, as the system or TTY_COMPATIBLE says (1: yes, 0: no)."""
+    said = os.environ.get("TTY_COMPATIBLE", "")
+    return {"0": False, "1": True}.get(said, sys.stdout.isatty())
 
 
 def _cell(name: str, value: object) -> str:

@@ -6,7 +6,6 @@ left out first. Elsewhere, and with `--once`, it is printed once.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from rich.text import Text
 
 from onceq import QueueManager
 from onceq.cli.command import Invocation
-from onceq.cli.output import GAP, PIPE_WIDTH, duration, plain
+from onceq.cli.output import GAP, PIPE_WIDTH, duration, is_terminal, plain
 from onceq.model.admin_ops import Load, QueueLoad, SessionLoad
 
 QUEUE_COLUMNS: Final = (
@@ -54,7 +53,7 @@ def top(
     is no terminal, it is printed once. Each look counts what waits: it costs more the more waits.
     """
     with invoked.open() as qm:
-        if once or not sys.stdout.isatty():
+        if once or not is_terminal():
             _show(invoked, qm.load())
             return
         try:
@@ -82,7 +81,7 @@ def _show(invoked: Invocation, load: Load) -> None:
         invoked.output.line({"queues": [asdict(one) for one in load.queues]})
         invoked.output.line({"servers": [asdict(one) for one in load.servers]})
         return
-    width = Console().width if sys.stdout.isatty() else PIPE_WIDTH
+    width = Console().width if is_terminal() else PIPE_WIDTH
     Console(width=width, highlight=False, markup=False, emoji=False).print(drawn(load, width))
 
 
