@@ -205,9 +205,11 @@ class Stand:
         return int(text) if text else None
 
     def _shown(self, role: Role) -> int:
-        found = tail(role.paths[-1])
-        lasts = [event.last for event in found if isinstance(event, kinds.Delivered)]
-        return lasts[-1] + 1 if lasts else 0
+        """Return below which number it was shown what stays: of the life that sent last."""
+        sent = [event for event in tail(self.source.paths[-1]) if isinstance(event, kinds.Sent)]
+        sender = sent[-1].content if sent else ""
+        found = [event for event in tail(role.paths[-1]) if isinstance(event, kinds.Delivered)]
+        return found[-1].last + 1 if found and sender in ("", found[-1].content) else 0
 
     def close(self) -> None:
         """End all processes."""

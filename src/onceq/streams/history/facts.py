@@ -16,8 +16,9 @@ from onceq.streams.history.spans import Spans
 class SourceLife:
     """A life of the source. epochs: with what each was to begin, in the order of the life.
 
-    sent: by number the content; twice: numbers that it sent with another content. stable: numbers
-    that it was told of. given_up: numbers that it was told to be. late: sent though it was fenced.
+    sent: by number the content; twice: numbers that it sent with another content. stable: by number
+    that it was told of, the epoch in which it was first. given_up: numbers that it was told to be.
+    late: sent though it was fenced.
     lost: numbers that a person accepted as lost when it began. finished: behind the last number,
     all is stable.
     """
@@ -27,7 +28,7 @@ class SourceLife:
         self.epochs: list[tuple[int, int]] = []
         self.sent = Spans[str]()
         self.twice: list[tuple[int, int]] = []
-        self.stable = Spans[bool]()
+        self.stable = Spans[int]()
         self.given_up = Spans[bool]()
         self.lost = Spans[bool]()
         self.confirmed: list[kinds.Confirmed] = []
@@ -56,7 +57,9 @@ class SourceLife:
 
     def told_stable(self, event: kinds.StableTold) -> None:
         """Take what is stable."""
-        self.stable.put(event.first, event.last, value=True)
+        epoch = self.epochs[-1][0] if self.epochs else 0
+        for first, last in [*self.stable.gaps(event.first, event.last)]:
+            self.stable.put(first, last, epoch)
 
     def reclaimed(self, event: kinds.Reclaimed) -> None:
         """Take what is released; only what was given up counts."""

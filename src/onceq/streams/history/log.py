@@ -41,6 +41,7 @@ class Log:
             self.lost.put(first, last, value=True)
         self.owners = _owners(stream, firsts)
         self._sources = stream.lives
+        self._stores = stream.stores
 
     def cut_after(self, epoch: int) -> int | None:
         """Return the first number that a later life than that of an epoch cut; None: none did."""
@@ -57,6 +58,27 @@ class Log:
         """All below is stable, as some life was told, or found when it began."""
         ends = [life.stable.end for life in self._sources.values()]
         return max([*ends, *(number for _, number, _ in self.firsts)], default=0)
+
+    def stays(self, epoch: int, first: int, last: int) -> Spans[bool]:
+        """Return which of some numbers of an epoch are stable, and stay as they are.
+
+        A life sends again in a later epoch what it was not told of: that is stable, too, and its
+        own. Of what it was told then, that stays as it was which a store has of the former epoch.
+        """
+        stay = Spans[bool]()
+        life = self.lives.get(epoch)
+        for begin, end, told in () if life is None else life.stable.over(first, last):
+            if told <= epoch:
+                stay.put(begin, end, value=True)
+                continue
+            for low, high, (its, _, is_void) in self._held(begin, end):
+                if its == epoch and not is_void:
+                    stay.put(low, high, value=True)
+        return stay
+
+    def _held(self, first: int, last: int) -> Iterator[tuple[int, int, tuple[int, str, bool]]]:
+        for store in self._stores.values():
+            yield from store.held.over(first, last)
 
     def is_given_up(self, first: int, last: int) -> bool:
         """Whether some of these numbers were given up by a life, or lost and accepted as that."""

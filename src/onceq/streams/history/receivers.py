@@ -165,8 +165,7 @@ class Followed:
         for low, high in self._view.gaps(first, last):
             self.broken("rolled-back", f"{span(low, high)} were in vain, and were not shown")
         for low, high, epoch in self._view.over(first, last):
-            life = self.log.lives.get(epoch)
-            for begin, end, _ in () if life is None else life.stable.over(low, high):
+            for begin, end, _ in self.log.stays(epoch, low, high):
                 for one, other in self.log.lost.gaps(begin, end):
                     self.broken("rolled-back", f"{span(one, other)} were in vain, and are stable")
         for spans in (self._view, self._seen_now, self.shown, self.lost):
