@@ -33,6 +33,7 @@ from proof.streams_faultpoints.part import PART as STREAMS_FAULT_POINTS
 from proof.streams_fuzz.part import PART as STREAMS_FUZZ
 from proof.streams_model.part import PART as STREAMS_MODEL
 from proof.streams_powercut.part import PART as STREAMS_POWER_CUT
+from proof.streams_simulation.part import ON_DISKS as STREAMS_DISKS
 from proof.streams_simulation.part import PART as STREAMS_SIMULATION
 from proof.streams_torture.part import PART as STREAMS_TORTURE
 from proof.torture.part import PART as TORTURE
@@ -96,6 +97,7 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", *OTHER_TESTS, "proof/mutants/*")),
     (STREAMS_MODEL, ("src/onceq/streams/model/*", "proof/streams_model/*")),
     (STREAMS_SIMULATION, STREAMS),
+    (STREAMS_DISKS, STREAMS),
     (STREAMS_FUZZ, (*STREAMS, "proof/streams_fuzz/*")),
     (STREAMS_DAMAGE, (*STREAMS, "proof/streams_damage/*")),
     (STREAMS_FAULT_POINTS, (*STREAMS, *PROCESSES_OF_STREAMS)),

@@ -14,10 +14,10 @@ import pytest
 from proof.goals import GOALS, STREAM_SIMULATED
 from proof.part import Order, Outcome, Size
 from proof.streams_model.rules import I4, PROMISES
+from proof.streams_simulation import part
 from proof.streams_simulation.__main__ import main
 from proof.streams_simulation.blind import BLIND, Blind, is_caught
 from proof.streams_simulation.hunting import Run, hunt
-from proof.streams_simulation.part import PART
 from proof.streams_simulation.variants import SEEN, VARIANTS
 from proof.streams_simulation.world import World
 
@@ -58,35 +58,46 @@ OF_DISKS = (
 
 
 pytestmark = pytest.mark.timeout(900)
-"""Whichever test is first waits for `outcome`, which takes minutes where others run beside it."""
+"""Whichever test is first waits for `outcomes`, which take minutes where others run beside it."""
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     def say(text: str, done: int, of: int) -> None:
         assert done <= of, text
 
-    place = tmp_path_factory.mktemp("streams-simulation")
-    return PART.run(Order(size=Size.SMALL, seed=1990, place=place, say=say))
+    return [
+        one.run(Order(size=Size.SMALL, seed=1990, place=tmp_path_factory.mktemp(one.name), say=say))
+        for one in (part.PART, part.ON_DISKS)
+    ]
 
 
-def test_no_promise_is_broken_and_every_mistake_is_noticed(outcome: Outcome) -> None:
-    assert outcome.violations == []
-    assert all(measure.is_met for measure in outcome.measures)
+def test_no_promise_is_broken_and_every_mistake_is_noticed(outcomes: list[Outcome]) -> None:
+    assert [text for outcome in outcomes for text in outcome.violations] == []
+    assert all(measure.is_met for outcome in outcomes for measure in outcome.measures)
 
 
-def test_as_many_schedules_as_promised(outcome: Outcome) -> None:
-    reached = {measure.what: measure.reached for measure in outcome.measures}
+def test_as_many_schedules_as_promised(outcomes: list[Outcome]) -> None:
+    reached = Counter[str]()
+    for measure in (one for outcome in outcomes for one in outcome.measures):
+        reached[measure.what] += measure.reached
     assert reached[STREAM_SIMULATED] >= GOAL.small
     assert reached["recoveries in the simulation of streams"] > GOAL.small
     assert reached["numbers stable in the simulation of streams"] > 10 * GOAL.small
 
 
-def test_each_promise_notices_something(outcome: Outcome) -> None:
+def test_each_promise_and_each_mistake_is_told(outcomes: list[Outcome]) -> None:
     for name in PROMISES:
-        assert f"- {name}: " in outcome.page
+        assert all(f"- {name}: " in outcome.page for outcome in outcomes)
     for name in SEEN:
-        assert f"| {name} |" in outcome.page
+        assert sum(f"| {name} |" in outcome.page for outcome in outcomes) == 1
+    assert reached_by(outcomes, "mistakes in what ships") == len(SEEN)
+    assert reached_by(outcomes, "blind judges") == len(BLIND)
+
+
+def reached_by(outcomes: list[Outcome], what: str) -> int:
+    found = [one for outcome in outcomes for one in outcome.measures]
+    return sum(one.reached for one in found if one.what.startswith(what))
 
 
 @pytest.mark.parametrize(
