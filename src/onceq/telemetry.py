@@ -231,6 +231,27 @@ class ChildDied(Event, level=logging.WARNING):
     delay_s: float
 
 
+class ChildRetired(Event):
+    """A process that is not wanted any more has ended. code: 0; 3: what ran still was revoked."""
+
+    child: int
+    code: int
+
+
+class ServiceScaled(Event):
+    """A service is to have more processes, or fewer.
+
+    before: how many it has; waiting: how many requests could run, up to 10,000; oldest_s: how long
+    the oldest has waited; is_open: False: its window has ended.
+    """
+
+    processes: int
+    before: int
+    waiting: int
+    oldest_s: float
+    is_open: bool
+
+
 class ChildKilled(Event, level=logging.WARNING):
     """A process did not stop in time: it is revoked, uncharged, and then killed."""
 

@@ -23,6 +23,11 @@ def handle(request: str, context: onceq.Context) -> str:
     if kind == "sleep":
         Path(argument).write_text(str(os.getpid()))
         time.sleep(600)
+    if kind == "nap":
+        Path(argument).write_text(str(os.getpid()))
+        end = time.monotonic() + 600
+        while not Path(f"{argument}.end").exists() and time.monotonic() < end:
+            time.sleep(0.02)
     return f"{request} {os.getpid()}"
 
 

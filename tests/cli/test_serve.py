@@ -17,7 +17,7 @@ import pytest
 
 import onceq
 from onceq import telemetry
-from onceq.server.processes import backoff_s
+from onceq.server.seats import backoff_s
 from tests.cli.parts import ROOT, run_here
 from tests.cli.serve_app import ORDERS
 from tests.events import emits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import onceq
 from onceq.engine.sessions.identity import is_alive, own_identity
 from onceq.model.element import RequestOutcome
-from onceq.server import processes
+from onceq.server import processes, seats
 from tests.cli.serve_app import ORDERS
 from tests.lives import Life, living
 from tests.parts import (
@@ -171,7 +171,7 @@ def test_a_supervisor_says_that_its_child_has_ended(
         finally:
             service.stop()
 
-    monkeypatch.setattr(processes, "backoff_s", lambda _: 60.0)
+    monkeypatch.setattr(seats, "backoff_s", lambda _: 60.0)
     service = processes.Processes("tests.cli.serve_app:server", 1, told=tell)
     service.run(conninfo, repository=repository)
     found[0].result()

@@ -19,7 +19,9 @@ from onceq.errors import InvalidValue, MissingExtra
 from onceq.server import signals
 from onceq.server.loading import load
 from onceq.server.log_lines import LogFormat, LogLevel, write_log
-from onceq.server.processes import PROCESSES_MAX, ChildEvent, Processes, Spec
+from onceq.server.processes import ChildEvent, Processes
+from onceq.server.scaling import Scale, Window
+from onceq.server.seats import Spec
 
 Named = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, for example app:server.")
@@ -46,20 +48,46 @@ class Log:
             hint(text)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """How many processes a server has, and when."""
+
+    processes: Annotated[
+        str, typer.Option(metavar="N|LEAST..MOST", help="How many processes to run, as 2 or 0..8.")
+    ] = "1"
+    start_at: Annotated[
+        int, typer.Option(help="With 0..MOST: start the first when so many requests wait.")
+    ] = 1
+    window: Annotated[
+        str | None, typer.Option(metavar="HH:MM-HH:MM", help="When to run; default: always.")
+    ] = None
+    zone: Annotated[
+        str | None,
+        typer.Option(help="Whose time the window is, as Europe/Berlin; default: this machine's."),
+    ] = None
+
+    def scale(self) -> Scale:
+        """Returns what is meant. InvalidValue."""
+        if self.zone is not None and self.window is None:
+            raise InvalidValue(f"zone {self.zone} is that of a window, and none is given: --window")
+        window = None if self.window is None else Window.parse(self.window, self.zone)
+        return Scale.parse(self.processes, start_at=self.start_at, window=window)
+
+
 def serve(
     invoked: Invocation,
     server: Named,
     log: Log,
-    *,
-    processes: Annotated[
-        int, typer.Option(min=1, max=PROCESSES_MAX, help="How many processes to run.")
-    ] = 1,
+    scaled: Scaled,
 ) -> int:
     """Serve queues with the handlers of MODULE:ATTRIBUTE until SIGTERM or Ctrl-C.
 
-    A process that dies is started again. Exit 1: something was still running at the deadline of the
-    stop; it was revoked and will run again.
+    A process that dies is started again. With LEAST..MOST what has waited for a second starts more,
+    and half a minute in which nothing waits ends one. Outside a window what runs may finish, as at
+    a stop. Exit 1: something was still running at the deadline of the stop; it was revoked and will
+    run again.
     """
+    scale = scaled.scale()
     target = invoked.target
     output = invoked.output
 
@@ -67,16 +95,18 @@ def serve(
 
     def told(event: ChildEvent) -> None:
         nonlocal said
-        if event.kind == "ready" and not said:  # only now is it known that it can be loaded
+        if (
+            event.kind in {"ready", "loaded"} and not said
+        ):  # only now is it known that it can be loaded
             said = True
             log.hint(
-                f"onceq: serving {server} with {processes} process(es); Ctrl-C stops, twice at once"
+                f"onceq: serving {server} with {scale} process(es); Ctrl-C stops, twice at once"
             )
         _tell(output, event)
 
     log.begin()
     spec = Spec(server, log.log_format, log.log_level)
-    service = Processes(spec, processes, told=told)
+    service = Processes(spec, scale, told=told)
     ended = service.run(**target.given)
     if invoked.as_json:
         output.line({"event": "stopped", **asdict(ended)})

@@ -1,4 +1,4 @@
-"""One process of `onceq serve`: `python -m onceq.server.child MODULE:ATTRIBUTE REPOSITORY ...`.
+"""One process of `onceq serve`: `python -m onceq.server.child serve MODULE:ATTRIBUTE ...`.
 
 Started by `server.processes` only. The URL comes through the environment, so that no password
 stands in the list of processes; standard input is a pipe from the parent: lines of JSON, an abort
@@ -30,6 +30,9 @@ from onceq.server.reporting import Handed
 from onceq.server.server import Server
 
 PR_SET_PDEATHSIG: Final = 1
+SERVES: Final = "serve"
+LOADS: Final = "load"
+"""It only loads the server and declares its queues: nobody serves, and somebody may want to."""
 FINISHED: Final = 0
 ABANDONED: Final = 3
 """Exit code: something was still running at the deadline; it was revoked, uncharged."""
@@ -43,7 +46,7 @@ FINAL: Final = (errors.UsageError, *UNMENDABLE)
 
 def main(arguments: list[str]) -> int:
     """Serves until told to stop; returns the exit code."""
-    spec, repository, process, report_fd, log_format, log_level = arguments
+    what, spec, repository, process, report_fd, log_format, log_level = arguments
     fd = int(report_fd)
     os.set_inheritable(fd, False)  # noqa: FBT003 # no keyword; handlers' own children must not hold it
     write_log(LogFormat(log_format), LogLevel(log_level))
@@ -55,6 +58,8 @@ def main(arguments: list[str]) -> int:
         handed = Handed(partial(_report, fd, {"heard": True}))
         threading.Thread(target=_heed_parent, args=(server, handed), daemon=True).start()
         with server.signals():
+            if what == LOADS:
+                server.stop()
             _report(fd, {"stop_timeout_s": server.stop_timeout_s, "limits": limits_of(server)})
             finished = server.run(
                 None, repository=repository, process=uuid.UUID(process), handed=handed

@@ -28,7 +28,7 @@ from onceq.server.reporting import tell_taken_over
 from onceq.server.telling import counted
 
 if TYPE_CHECKING:
-    from onceq.server.processes import Child
+    from onceq.server.seats import Child
 
 log = logging.getLogger(__name__)
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
-
-import msgspec
 
 from onceq import errors, telemetry
 from onceq.engine.connect.brief import brief_link
@@ -31,27 +29,24 @@ from onceq.engine.schema import migrate
 from onceq.engine.sessions.session import is_rejecting
 from onceq.model import names, ops
 from onceq.server import signals
-from onceq.server.child import ABANDONED
+from onceq.server.child import ABANDONED, FINISHED
 from onceq.server.hanging import Watch, close_sessions
-from onceq.server.log_lines import LogFormat, LogLevel
 from onceq.server.reporting import WAITING_MAX, tell_taken_over
+from onceq.server.scaling import Present, Scale, Scaling
+from onceq.server.seats import Child, Seat, Spec, backoff_s
 
 log = logging.getLogger(__name__)
 
-PROCESSES_MAX: Final = 1000
 LOOK_EVERY_S: Final = 0.05
-BACKOFF_FIRST_S: Final = 0.1
-BACKOFF_LONGEST_S: Final = 10.0
-GOOD_LIFE_S: Final = 30.0
-"""After a child that lived this long, deaths are counted anew."""
+RETIRED: Final = {FINISHED, ABANDONED, -signal.SIGTERM}
+"""How one ends that is not wanted any more; the last, if it had not begun to serve yet."""
 KILL_GRACE_S: Final = 5.0
 """How long after its own deadline a child is killed."""
-REPORT_BYTES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEvent:
-    """What happened to a child. kind: started, ready, hung, died, killed.
+    """What happened to a child. kind: started, loaded, ready, hung, died, retired, killed.
 
     code: the exit code, or minus the signal.
     """
@@ -62,100 +57,12 @@ class ChildEvent:
     delay_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What a child serves, `module:attribute`, and how it logs."""
-
-    server: str
-    log_format: LogFormat = LogFormat.TEXT
-    log_level: LogLevel = LogLevel.INFO
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How a service ended. restarts: of children. abandoned: children that had to be revoked."""
 
     restarts: int
     abandoned: int
-
-
-def backoff_s(deaths: int) -> float:
-    """Returns how long to wait before restarting a child that died this often in a row."""
-    return min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(deaths - 1, 20)) if deaths else 0.0
-
-
-class Child:
-    """A process that serves, for one life. process: its id in the repository.
-
-    limits: how long a transaction of each queue may last, in seconds; none until it serves.
-    handed: others' aborts that its `on_error` has yet to be told of.
-    """
-
-    def __init__(self, spec: Spec, repository: str, environment: dict[str, str]) -> None:
-        self.process = uuid.uuid4()
-        self.began = time.monotonic()
-        self.limits: dict[str, float] = {}
-        self.handed: deque[ops.Aborted] = deque()
-        self._said = b""
-        self._fd, theirs = os.pipe()
-        os.set_blocking(self._fd, False)
-        ours, self._heard = os.pipe()
-        os.set_blocking(self._heard, False)
-        log_as = [spec.log_format.value, spec.log_level.value]
-        arguments = [spec.server, repository, str(self.process), str(theirs), *log_as]
-        try:
-            self._running = subprocess.Popen(
-                [sys.executable, "-m", "onceq.server.child", *arguments],
-                env=environment,
-                stdin=ours,
-                pass_fds=(theirs,),
-                start_new_session=True,  # Ctrl-C in the terminal is for the supervisor
-            )
-        finally:
-            os.close(theirs)
-            os.close(ours)
-        self.pid = self._running.pid
-
-    @property
-    def code(self) -> int | None:
-        """The exit code, or minus the signal; None while it lives."""
-        return self._running.poll()
-
-    def reports(self) -> Iterator[dict[str, Any]]:
-        """Yields what it has reported since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._fd, REPORT_BYTES_MAX)
-        *lines, self._said = self._said.split(b"\n")
-        for line in lines:
-            yield msgspec.json.decode(line)
-
-    def hand(self, aborted: ops.Aborted) -> bool:
-        """Hands it another process's abort for its `on_error`; False: it cannot take it now."""
-        try:  # a line is shorter than what a pipe takes as a whole
-            os.write(self._heard, msgspec.json.encode(aborted) + b"\n")
-        except (BlockingIOError, BrokenPipeError):
-            return False
-        self.handed.append(aborted)
-        return True
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal, if it still lives."""
-        self._running.send_signal(number)
-
-    def close(self) -> None:
-        """Waits for its end and closes what belongs to it."""
-        self._running.wait()
-        os.close(self._heard)
-        os.close(self._fd)
-
-
-@dataclass(slots=True)
-class Seat:
-    """The seat of one child. deaths: in a row. due: when to start the next one."""
-
-    child: Child | None = None
-    deaths: int = 0
-    due: float = 0.0
 
 
 class Processes:
@@ -165,11 +72,15 @@ class Processes:
     """
 
     def __init__(
-        self, spec: str | Spec, count: int, *, told: Callable[[ChildEvent], None] = lambda _: None
+        self,
+        spec: str | Spec,
+        count: int | Scale,
+        *,
+        told: Callable[[ChildEvent], None] = lambda _: None,
     ) -> None:
-        names.check_range("processes", count, 1, PROCESSES_MAX)
         self._spec = Spec(spec) if isinstance(spec, str) else spec
-        self._seats = [Seat() for _ in range(count)]
+        self._scale = count if isinstance(count, Scale) else Scale(least=count, most=count)
+        self._seats = [Seat() for _ in range(self._scale.most)]
         self._told = told
         self._stop_timeout_s = 30.0
         self._stop = Stop()
@@ -179,6 +90,7 @@ class Processes:
         self._abandoned = 0
         self._verdicts: list[threading.Thread] = []
         self._unheard: deque[ops.Aborted] = deque(maxlen=WAITING_MAX)
+        self._queues: tuple[str, ...] = ()
 
     def stop(self) -> None:
         """Asks for a graceful stop; asked again, ends whatever is running. For signal handlers."""
@@ -204,14 +116,21 @@ class Processes:
                 told=self._hangs,
                 aborted=self._unheard.extend,
             )
+            scaling = Scaling(self._scale, located, repository, self._present)
             try:
                 while not self._stop.is_set():
+                    self._fit(scaling)
                     for seat in self._seats:
                         if (ended := self._tend(seat, repository, environment)) is not None:
-                            self._judge(ended, located, repository)
+                            self._on_thread(partial(self._judge, ended, located, repository))
+                        if seat.child is not None and time.monotonic() >= seat.late_at:
+                            seat.late_at = math.inf
+                            late = partial(self._end_late, [seat.child], located, repository)
+                            self._on_thread(late)
                     self._hand_on()
                     self._stop.wait(LOOK_EVERY_S)
             finally:
+                scaling.close()
                 watch.close()
                 self._end_all(located, repository)
         return Ended(restarts=self._restarts, abandoned=self._abandoned)
@@ -238,6 +157,26 @@ class Processes:
         """Returns the present children; for another thread."""
         return [seat.child for seat in self._seats if seat.child is not None]
 
+    def _present(self) -> Present:
+        """Returns the processes that are to go on; for another thread."""
+        children = [seat.child for seat in self._seats if seat.is_wanted]
+        living = [child for child in children if child is not None]
+        return Present(
+            tuple(child.process for child in living), sum(bool(child.limits) for child in living)
+        )
+
+    def _fit(self, scaling: Scaling) -> None:
+        """Takes as many seats as are wanted; what runs something leaves only if all are to."""
+        scaling.queues = self._queues
+        taken = [seat for seat in self._seats if seat.is_wanted]
+        free = [seat for seat in self._seats if not seat.is_wanted and seat.child is None]
+        for seat in free[: max(0, scaling.count - len(taken))]:
+            seat.take()
+        idle = [seat for seat in reversed(taken) if not seat.is_busy(scaling.busy)]
+        leaving = idle if scaling.count else taken
+        for seat in leaving[: max(0, len(taken) - scaling.count)]:
+            seat.leave(self._stop_timeout_s + KILL_GRACE_S)
+
     def _hangs(self, child: Child) -> None:
         self._told(ChildEvent(kind="hung", pid=child.pid))
 
@@ -257,8 +196,9 @@ class Processes:
         """
         child = seat.child
         if child is None:
-            if time.monotonic() >= seat.due:
-                seat.child = Child(self._spec, repository, environment)
+            serves = seat.is_wanted
+            if (serves or self._must_load(seat)) and time.monotonic() >= seat.due:
+                seat.child = Child(self._spec, repository, environment, serves=serves)
                 self._told(ChildEvent(kind="started", pid=seat.child.pid))
             return None
         code = child.code  # read before its reports, so that those of a dead one are whole
@@ -268,6 +208,10 @@ class Processes:
             return None
         self._died(seat, child, code)
         return child.process
+
+    def _must_load(self, seat: Seat) -> bool:
+        """Whether a child in this seat is to say what is served, as none serves yet."""
+        return self._scale.may_be_none and not self._queues and seat is self._seats[0]
 
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
         if "heard" in report:
@@ -281,6 +225,10 @@ class Processes:
         if "stop_timeout_s" in report:
             self._was_ready = True
             self._stop_timeout_s = report["stop_timeout_s"]
+            self._queues = tuple(report["limits"])
+            if not child.serves:
+                self._told(ChildEvent(kind="loaded", pid=child.pid))
+                return
             child.limits = report["limits"]
             self._told(ChildEvent(kind="ready", pid=child.pid))
             telemetry.tell(log, telemetry.ChildReady(child=child.pid))
@@ -291,25 +239,27 @@ class Processes:
                 f"{self._spec.server} could not be loaded: its process ended with {code} while it "
                 "was imported; what it said stands above"
             )
-        now = time.monotonic()
-        seat.deaths = 1 if now - child.began >= GOOD_LIFE_S else seat.deaths + 1
-        delay = backoff_s(seat.deaths)
-        seat.due = now + delay
         seat.child = None
         self._unheard.extendleft(reversed(child.handed))
         child.close()
+        if code in RETIRED and not (seat.is_wanted and child.serves):
+            self._abandoned += code == ABANDONED
+            self._told(ChildEvent(kind="retired", pid=child.pid, code=code))
+            telemetry.tell(log, telemetry.ChildRetired(child=child.pid, code=code))
+            return
+        delay = seat.has_died(child)
         self._restarts += 1
         self._told(ChildEvent(kind="died", pid=child.pid, code=code, delay_s=delay))
         telemetry.tell(log, telemetry.ChildDied(child=child.pid, code=code, delay_s=delay))
 
     def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
-        """Reports that a process has ended, on a thread: the database may be away for long."""
+        """Reports that a process has ended."""
+        self._unheard.extend(_say_ended(process, located, repository))
+
+    def _on_thread(self, call: Callable[[], None]) -> None:
+        """Tells the database something: it may be away for long."""
         self._verdicts = [one for one in self._verdicts if one.is_alive()]
-
-        def say() -> None:
-            self._unheard.extend(_say_ended(process, located, repository))
-
-        verdict = threading.Thread(target=say, daemon=True)
+        verdict = threading.Thread(target=call, daemon=True)
         verdict.start()
         self._verdicts.append(verdict)
 
@@ -323,17 +273,21 @@ class Processes:
             if self._hurry.wait(LOOK_EVERY_S):
                 break
         late = [child for child in left if child.code is None]
+        self._end_late(late, located, repository)
+        for child in left:
+            child.close()
+            self._abandoned += child in late or child.code == ABANDONED
+        for verdict in self._verdicts:
+            verdict.join(KILL_GRACE_S)
+
+    def _end_late(self, late: list[Child], located: Located, repository: str) -> None:
+        """Revokes and kills those that have not ended in time."""
         if late:
             _revoke({child.process for child in late}, located, repository)
         for child in late:
             child.signal(signal.SIGKILL)
             self._told(ChildEvent(kind="killed", pid=child.pid))
             telemetry.tell(log, telemetry.ChildKilled(child=child.pid))
-        for child in left:
-            child.close()
-            self._abandoned += child in late or child.code == ABANDONED
-        for verdict in self._verdicts:
-            verdict.join(KILL_GRACE_S)
 
 
 def _say_ended(process: uuid.UUID, located: Located, repository: str) -> list[ops.Aborted]:
