@@ -1,23 +1,27 @@
 """Write `docs/states.md`: the state tables of the model as diagrams and tables.
 
 `python docs/diagrams.py`. A test compares the page with what would be written. The tables are
-those that the clerk decides by, so the page cannot say anything else.
+those that clerks, stores, sources and receivers decide by, so the page cannot say anything else;
+but for `SOURCE`, which is a picture only.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from onceq.model import client_state, recovery  # noqa: E402 - its path comes first
 from onceq.model.ledger import Noted  # noqa: E402 - the same
+from onceq.streams.model import fragments, states  # noqa: E402 - the same
+from onceq.streams.source import confirming  # noqa: E402 - the same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import enum
+    from collections.abc import Iterable, Mapping
 
 PAGE = ROOT / "docs" / "states.md"
 NOTHING = "no request"
@@ -62,6 +66,53 @@ know a rid may never have had it, or may have lost it. Together they decide. Wit
 repository that was restored cannot be told from one that never had the request.
 
 {ledger}
+
+## A life of a source of a stream
+
+What follows is of [streams](streams.md). A life of a source asks its stores what they have, has
+them promise a new epoch, and admits them to it. Then it sends
+([ADR 24](adr/0024-recovery-of-streams.md)). Several lives of one source may do so at once: what
+stores promise decides between them, and Fenced is for ever. One that is overtaken {looks} times in
+a row waits before it tries anew. This table (`SOURCE` in
+[`states.py`](../src/onceq/streams/model/states.py)) is the only one of the page that nothing
+decides by: it sums up what the programs of `streams/source` do.
+
+{source}
+
+## What a store does when it is asked
+
+A store keeps of a stream the greatest epoch that it has promised, with the life that asked for it,
+and the epoch in which it was last admitted. By these it answers each ask (`FENCE`, `ADMIT` and
+`FRAME`, in the same file). What has no cell, or an empty one, is refused: the store answers what it
+has promised.
+
+To *fence*: the promise of an epoch to a life.
+
+{fence}
+
+To *admit*: the life has chosen the log that the stream goes on with.
+
+{admit}
+
+A *frame*: messages in a row, by where the first number lies in the store's log.
+
+{frame}
+
+## A part of a message
+
+A message that is larger than a fragment takes several numbers. What a receiver does with a part
+depends on whether it keeps a beginning
+([`fragments.py`](../src/onceq/streams/model/fragments.py)). What it keeps is left out, and told,
+when another message begins.
+
+{part}
+
+## Whether a receiver lives
+
+As far as its source knows ([`confirming.py`](../src/onceq/streams/source/confirming.py)). That a
+receiver has died is told as `ReceiverDead`.
+
+{liveness}
 """
 
 
@@ -144,9 +195,90 @@ def row(place: recovery.Place, noted: Iterable[Noted]) -> list[str]:
     return [recovery.LEDGER[one, place] for one in noted]
 
 
+def source() -> str:
+    """Return the diagram of the states of a life of a source."""
+    return diagram(
+        (
+            (state.value, following.value, finding.value)
+            for (state, finding), following in states.SOURCE.items()
+        ),
+        begins=states.SourceState.LOOKING.value,
+    )
+
+
+def fence() -> str:
+    """Return the table of what a store does that is asked for a promise."""
+    rows = ((standing.value, deed.value) for standing, deed in states.FENCE.items())
+    return table(("the ask", "the store"), rows)
+
+
+def admit() -> str:
+    """Return the table of what a store does that is to be admitted."""
+    return grid("the ask", states.Memory, states.ADMIT)
+
+
+def frame() -> str:
+    """Return the table of what a store does with a frame."""
+    found = {(f"{ask.value}; {has.value}", at): to for (ask, has, at), to in states.FRAME.items()}
+    return grid("the ask; the store", states.Where, found)
+
+
+def part() -> str:
+    """Return the table of what a receiver does with a part of a message."""
+    kept = {True: "a beginning is kept", False: "none is kept"}
+    found = {(kept[has], of): deed for (has, of), deed in fragments.DEEDS.items()}
+    return grid("", fragments.Part, found)
+
+
+def liveness() -> str:
+    """Return the diagram of whether a receiver lives."""
+    return diagram(
+        (
+            (state.name.capitalize(), following.name.capitalize(), sign.value)
+            for (state, sign), following in confirming.LIVENESS.items()
+            if following is not state
+        ),
+        begins=confirming.Liveness.ALIVE.name.capitalize(),
+    )
+
+
+def grid(
+    head: str,
+    across: Iterable[enum.Enum],
+    found: Mapping[Any, enum.Enum],
+) -> str:
+    """Return a table of what is found by pairs; across: what their second may be.
+
+    A cell of which nothing is found is empty.
+    """
+    across = list(across)
+    down = dict.fromkeys(first for first, _ in found)
+    return table(
+        (head, *(one.value for one in across)),
+        ((text(one), *(text(found.get((one, other))) for other in across)) for one in down),
+    )
+
+
+def text(of: object) -> str:
+    """Return what a cell says: of a member of an enum its value, of None nothing."""
+    return "" if of is None else str(getattr(of, "value", of))
+
+
 def page() -> str:
     """Return the whole page."""
-    return TEXT.format(client=client(), staying=staying(), request=request(), ledger=ledger())
+    return TEXT.format(
+        client=client(),
+        staying=staying(),
+        request=request(),
+        ledger=ledger(),
+        looks=states.LOOKS_MAX,
+        source=source(),
+        fence=fence(),
+        admit=admit(),
+        frame=frame(),
+        part=part(),
+        liveness=liveness(),
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from onceq.model import client_state, recovery
+from onceq.streams.model import fragments, states
+from onceq.streams.source import confirming
 from tests.tidy.source_tree import ROOT
 
 
@@ -25,10 +27,38 @@ def test_the_page_is_what_would_be_written(diagrams: Any) -> None:
     assert diagrams.PAGE.read_text("utf-8") == diagrams.page(), "run python docs/diagrams.py"
 
 
-@pytest.mark.parametrize("of", [client_state, recovery])
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [
+        (client_state, "TRANSITIONS"),
+        (recovery, "TRANSITIONS"),
+        (recovery, "PLACES"),
+        (states, "SOURCE"),
+        (states, "FENCE"),
+        (states, "ADMIT"),
+        (states, "FRAME"),
+        (fragments, "DEEDS"),
+        (confirming, "LIVENESS"),
+    ],
+)
 def test_another_table_is_another_page(
-    diagrams: Any, monkeypatch: pytest.MonkeyPatch, of: Any
+    diagrams: Any, monkeypatch: pytest.MonkeyPatch, of: Any, name: str
 ) -> None:
     page = diagrams.page()
-    monkeypatch.setattr(of, "TRANSITIONS", dict(list(of.TRANSITIONS.items())[1:]))
+    rows: dict[Any, Any] = getattr(of, name)
+    key, value = list(rows.items())[-1]
+    kind: Any = type(value)
+    others = ["another"] if kind is str else list(kind)
+    monkeypatch.setattr(of, name, {**rows, key: next(one for one in others if one != value)})
     assert diagrams.page() != page
+
+
+def test_every_arrow_and_every_deed_of_a_store_is_on_the_page(diagrams: Any) -> None:
+    page = diagrams.page()
+    arrows = {line.strip() for line in page.splitlines() if "-->" in line}
+    for (state, finding), following in states.SOURCE.items():
+        begun = f"{state.value} --> {following.value}: "
+        assert any(one.startswith(begun) and finding.value in one for one in arrows)
+    deeds = [*states.FENCE.values(), *states.ADMIT.values(), *states.FRAME.values()]
+    assert page.count(states.Deed.NOT_ADMITTED.value) == deeds.count(states.Deed.NOT_ADMITTED)
+    assert all(deed.value in page for deed in deeds)
