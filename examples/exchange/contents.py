@@ -31,13 +31,25 @@ StreamName = tuple[str, int]
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What a store has of a stream: numbers from begin on, below end.
 
-    bodies: a digest of the messages; epochs: one of the epoch of each.
+    bodies: a digest of the messages; epochs: one of the epoch of each. voids: of these numbers,
+    those without a message: ranges, their ends exclusive.
     """
 
     begin: int
     end: int
     bodies: str
     epochs: str
+    voids: tuple[tuple[int, int], ...] = ()
+
+    def has(self, number: int) -> bool:
+        """Whether there is a message of this number."""
+        is_void = any(begin <= number < end for begin, end in self.voids)
+        return self.begin <= number < self.end and not is_void
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self.end - self.begin - sum(end - begin for begin, end in self.voids)
 
 
 def digest(bodies: Iterable[bytes]) -> str:
@@ -90,7 +102,11 @@ async def _kept(asker: Asker, store: str, one: Listed) -> Kept:
         pieces += more
         end = more[-1].end
     return Kept(
-        begin=one.begin, end=end, bodies=digest(_bodies(pieces)), epochs=digest(_epochs(pieces))
+        begin=one.begin,
+        end=end,
+        bodies=digest(_bodies(pieces)),
+        epochs=digest(_epochs(pieces)),
+        voids=tuple((piece.begin, piece.end) for piece in pieces if piece.bodies is None),
     )
 
 

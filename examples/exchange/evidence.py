@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow.parquet as pq
 
-from examples.exchange.checks import Evidence, Read, Sums
+from examples.exchange.checks import Evidence, Read, Sums, Told
 from examples.exchange.faults import STORES
 from examples.exchange.market import Move, RunDirectory
 from examples.exchange.mover import Line
@@ -31,12 +31,18 @@ def gather(
     directory: RunDirectory,
     database: Database,
     bars: Mapping[str, Sequence[Bar]],
+    *,
     kept: Mapping[str, Mapping[StreamName, Kept]],
+    told: Told,
 ) -> Evidence:
-    """Return what all witnesses have, when all parts have ended. kept: what stores had before."""
+    """Return what all witnesses have, when all parts have ended.
+
+    kept: what stores had before. told: what feeds said last.
+    """
     spark = read_by_spark(directory)
     return Evidence(
         bars=bars,
+        told=told,
         booked=database.bars(),
         totals=database.totals(),
         moves=database.moves(),

@@ -17,6 +17,8 @@ STORES: Final = ("store-1", "store-2", "store-3")
 POSTGRES: Final = "postgres"
 TARGETS: Final = (*STORES, *FEEDS, "ledger", "relay", "mover", "tape", POSTGRES)
 KILLS: Final = 2
+KILLS_LEAST: Final = 20
+"""With fewer a run that is struck shows too little: it has failed."""
 FIRST_SHARE, LAST_SHARE = 0.03, 0.85
 """Between these shares of the bars booked all strikes fall: there is work left after the last."""
 

@@ -59,13 +59,17 @@ class Floor:
         """What a part has told last."""
         return self.parts[name].counts.get(of, 0)
 
+    def told(self, of: str) -> dict[str, int]:
+        """What each feed has told last."""
+        return {feed: self.count(feed, of) for feed in FEEDS}
+
     @property
     def sent(self) -> int:
-        return sum(self.count(feed, "sent") for feed in FEEDS)
+        return sum(self.told("sent").values())
 
     @property
     def stable(self) -> int:
-        return sum(self.count(feed, "stable") for feed in FEEDS)
+        return sum(self.told("stable").values())
 
     @property
     def filed(self) -> int:

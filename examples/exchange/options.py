@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.exchange.faults import KILLS
+from examples.exchange.faults import KILLS, KILLS_LEAST
 from examples.running.wheels import DATA
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class Options:
     """What is to be run. rate: bars a second while parts are killed. kills: of each part.
 
+    least_kills: with fewer in all, that run has failed.
     bars: at most so many of each feed; None: all. unpaced: whether all is done again, unpaced and
     undisturbed. limit_s: for the work of each; then it ends and reports what is not done.
     """
@@ -27,6 +28,7 @@ class Options:
     rate: int
     json: bool
     kills: int
+    least_kills: int
     bars: int | None
     unpaced: bool
     spark: bool
@@ -44,6 +46,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     parser.add_argument("--rate", type=int, default=int(given("RATE") or 10_000))
     parser.add_argument("--json", action="store_true", default=given("JSON", "") not in {"", "0"})
     parser.add_argument("--kills", type=int, default=KILLS, help="of each part")
+    parser.add_argument(
+        "--least-kills", type=int, default=KILLS_LEAST, help="in all; with fewer, exit code 1"
+    )
     parser.add_argument("--bars", type=int, default=None, help="at most so many of each feed")
     parser.add_argument("--unpaced", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--spark", action=argparse.BooleanOptionalAction, default=True)
@@ -52,7 +57,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     found = vars(parser.parse_args(arguments))
     if not found["seed"].isdecimal():
         parser.error(f"the seed is a whole number, not {found['seed']!r}")
-    if found["rate"] < 1 or found["kills"] < 0 or (found["bars"] is not None and found["bars"] < 1):
-        parser.error("--rate and --bars are at least 1, --kills at least 0")
+    least = {"rate": 1, "bars": 1, "kills": 0, "least_kills": 0}
+    if any(found[name] is not None and found[name] < bound for name, bound in least.items()):
+        parser.error("--rate and --bars are at least 1, --kills and --least-kills at least 0")
     found["seed"] = int(found["seed"])
     return Options(**found)

@@ -25,8 +25,8 @@ class Facts:
     """What the runner saw. rate: bars a second that the feeds kept to; 0: as fast as they went.
 
     working_s: from the first message to the last effect. stable_s: percentiles of the time until a
-    message was stable. fenced: frozen feeds that found their successor. unasked: what ended, or did
-    not, as it should.
+    message was stable. fenced: frozen feeds that found their successor. kills_least: with fewer the
+    run has failed. unasked: what ended, or did not, as it should.
     """
 
     seed: int
@@ -37,6 +37,7 @@ class Facts:
     struck: tuple[Struck, ...]
     missed: tuple[Strike, ...]
     fenced: int
+    kills_least: int
     unasked: tuple[str, ...]
     stable_s: Mapping[str, float]
     cut_short: str | None
@@ -50,6 +51,32 @@ class Facts:
     def frozen(self) -> int:
         """How many feeds were frozen."""
         return sum(one.deed is Deed.FREEZE for one in self.struck)
+
+    @property
+    def kills(self) -> int:
+        """How many parts were killed with -9; of one store the directory was deleted, too."""
+        return sum(one.deed in {Deed.KILL, Deed.WIPE} for one in self.struck)
+
+    @property
+    def failures(self) -> list[str]:
+        """Returns why this run shows too little, whatever its witnesses have."""
+        missed = "; ".join(map(str, self.missed))
+        return [
+            text
+            for has_failed, text in (
+                (
+                    self.kills < self.kills_least,
+                    f"too few kills: {self.kills}, and {self.kills_least} are the least",
+                ),
+                (bool(self.missed), f"not struck, as the work was over before: {missed}"),
+                (
+                    self.fenced != self.frozen,
+                    f"frozen feeds: {self.frozen}, of which {self.fenced} were fenced",
+                ),
+                (self.cut_short is not None, f"cut short: {self.cut_short}"),
+            )
+            if has_failed
+        ]
 
     @property
     def recovery_s(self) -> dict[str, list[float]]:
@@ -68,9 +95,8 @@ def _kind(one: Struck) -> str:
 
 
 def exit_code(facts: Facts, verdict: Verdict) -> int:
-    """0 when everything agrees, all was done, and each frozen feed was fenced; else 1."""
-    is_whole = facts.cut_short is None and facts.fenced == facts.frozen
-    return 0 if verdict.agrees and is_whole else 1
+    """0 when everything agrees, all was done and struck, and each frozen feed fenced; else 1."""
+    return 0 if verdict.agrees and not facts.failures else 1
 
 
 def as_whole(runs: Sequence[tuple[Facts, Verdict]]) -> dict[str, Any]:
@@ -96,6 +122,9 @@ def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
             what: {"found": str(found), "expected": str(wanted)}
             for what, found, wanted in verdict.rows
         },
+        "kills": facts.kills,
+        "kills_least": facts.kills_least,
+        "failures": facts.failures,
         "strikes": [
             {
                 "deed": str(one.deed),
@@ -132,9 +161,15 @@ def _result(facts: Facts, verdict: Verdict) -> Table:
     table.add_column("expected", justify="right")
     table.add_column("")
     for what, found, expected in verdict.rows:
-        mark = "[green]ok[/]" if found == expected else "[red]WRONG[/]"
-        table.add_row(what, f"{found:,}", f"{expected:,}", mark)
+        table.add_row(what, f"{found:,}", f"{expected:,}", _mark(is_right=found == expected))
+    if facts.rate:
+        enough = _mark(is_right=facts.kills >= facts.kills_least)
+        table.add_row("kills", str(facts.kills), f"≥ {facts.kills_least}", enough)
     return table
+
+
+def _mark(*, is_right: bool) -> str:
+    return "[green]ok[/]" if is_right else "[red]WRONG[/]"
 
 
 def _strikes(facts: Facts) -> Table:
@@ -167,15 +202,10 @@ def _times(facts: Facts) -> Table:
 
 
 def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
-    if facts.fenced != facts.frozen:
-        yield f"[red]frozen feeds[/]: {facts.frozen}, of which {facts.fenced} were fenced"
-    if facts.missed:
-        which = "; ".join(map(str, facts.missed))
-        yield f"not struck, as the work was over before: {which}"
+    for text in facts.failures:
+        yield f"[red]FAILED[/] {escape(text)}"
     for text in facts.unasked:
         yield f"not as it should: {escape(text)}"
-    if facts.cut_short:
-        yield f"[red]cut short[/]: {escape(facts.cut_short)}"
     for mismatch in verdict.mismatches:
         yield f"[red]MISMATCH[/] {escape(str(mismatch))}"
     if exit_code(facts, verdict) == 0:

@@ -18,7 +18,7 @@ import msgspec
 from rich.console import Console
 
 from examples.exchange import evidence, faults
-from examples.exchange.checks import Verdict, judge
+from examples.exchange.checks import Told, Verdict, judge
 from examples.exchange.contents import Kept, StreamName, contents
 from examples.exchange.data import Bar, bars_of_the_exchange
 from examples.exchange.database import Database
@@ -228,7 +228,9 @@ def _one(
             with display.phase("work, with kills" if kills else "work, unpaced"):
                 striker = work(run, database)
             with display.phase("check"):
-                verdict = judge(evidence.gather(run.directory, database, bars, run.kept))
+                told = Told(striker.floor.told("sent"), striker.floor.told("stable"))
+                found = evidence.gather(run.directory, database, bars, kept=run.kept, told=told)
+                verdict = judge(found)
         facts = Facts(
             seed=options.seed,
             directory=str(root),
@@ -238,6 +240,7 @@ def _one(
             struck=tuple(striker.struck),
             missed=(*striker.missed, *striker.pending),
             fenced=striker.fenced,
+            kills_least=options.least_kills if rate else 0,
             unasked=tuple(striker.not_fenced),
             stable_s=evidence.latencies(run.directory),
             cut_short=run.cut_short,

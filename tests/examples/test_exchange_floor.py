@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import subprocess
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from rich.console import Console
@@ -101,34 +103,80 @@ def test_a_frozen_feed_is_ended_with_a_run_that_is_interrupted(tmp_path: Path) -
     assert not successor.is_running
 
 
-def facts(*, fenced: int) -> Facts:
+def facts(*, fenced: int = 1, kills: int = 1, **changed: Any) -> Facts:
     frozen = Struck(deed=Deed.FREEZE, target=LOW_FEED, at_s=1.0, booked=5, recovery_s=1.5)
     kill = Struck(deed=Deed.KILL, target="store-1", at_s=1.0, booked=5, recovery_s=2.0)
-    return Facts(
+    made = Facts(
         seed=1,
         directory="d",
         rate=100,
         bars=10,
         working_s=2.0,
-        struck=(frozen, kill),
-        missed=(strike("relay"),),
+        struck=(frozen, *[kill] * kills),
+        missed=(),
         fenced=fenced,
+        kills_least=1,
         unasked=(),
         stable_s={"p50": 0.01},
         cut_short=None,
     )
+    return dataclasses.replace(made, **changed)
 
 
-def test_a_frozen_feed_that_was_not_fenced_is_a_failure() -> None:
-    good = Verdict(rows=(("lost", 0, 0),), mismatches=())
-    assert [exit_code(facts(fenced=n), good) for n in (1, 0)] == [0, 1]
-    said = [str(one) for one in as_tables(facts(fenced=0), good)]
-    assert any("1, of which 0 were fenced" in one for one in said)
+GOOD = Verdict(rows=(("lost", 0, 0),), mismatches=())
+WIPED = Struck(deed=Deed.WIPE, target="store-2", at_s=1.0, booked=5)
+
+
+def printed(of: Facts) -> str:
+    console = Console(file=io.StringIO(), width=200, record=True)
+    for one in as_tables(of, GOOD):
+        console.print(one)
+    return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"fenced": 0}, "frozen feeds: 1, of which 0 were fenced"),
+        ({"kills": 0}, "too few kills: 0, and 1 are the least"),
+        ({"kills": 19, "kills_least": 20}, "too few kills: 19, and 20 are the least"),
+        ({"missed": (strike("relay"),)}, "not struck, as the work was over before: relay at 10%"),
+        ({"cut_short": "no time"}, "cut short: no time"),
+    ],
+)
+def test_a_run_that_shows_too_little_has_failed_and_says_why(
+    changed: dict[str, Any], says: str
+) -> None:
+    assert exit_code(facts(), GOOD) == 0
+    failed = facts(**changed)
+    assert exit_code(failed, GOOD) == 1
+    (told,) = as_object(failed, GOOD)["failures"]
+    assert told.startswith(says)
+    assert says in printed(failed)
+    assert "Everything agrees" not in printed(failed)
+
+
+def test_kills_are_a_number_that_counts_a_wiped_store_and_no_frozen_feed() -> None:
+    enough = facts(kills=19, struck=(*facts(kills=19).struck, WIPED), kills_least=20)
+    assert exit_code(enough, GOOD) == 0
+    told = as_object(enough, GOOD)
+    assert (told["kills"], told["kills_least"]) == (20, 20)
+    (line,) = [line for line in printed(enough).splitlines() if "kills " in line and "20" in line]
+    assert "≥ 20" in line
+
+
+def test_an_unpaced_run_kills_nobody_and_needs_no_kills() -> None:
+    unpaced = facts(rate=0, struck=(), fenced=0, kills_least=0)
+    assert exit_code(unpaced, GOOD) == 0
+    assert "kills" not in printed(unpaced)
+
+
+def test_a_run_that_is_asked_for_nothing_else_is_to_have_twenty_kills() -> None:
+    assert parse([], {}).least_kills == 20
 
 
 def test_the_report_has_the_times_to_recover_by_kind() -> None:
-    good = Verdict(rows=(("lost", 0, 0),), mismatches=())
-    told = as_object(facts(fenced=1), good)
+    told = as_object(facts(fenced=1), GOOD)
     assert told["recovery_s"] == {"feed, freeze": [1.5], "store": [2.0]}
-    whole = as_whole([(facts(fenced=1), good), (facts(fenced=0), good)])
+    whole = as_whole([(facts(fenced=1), GOOD), (facts(fenced=0), GOOD)])
     assert (whole["v"], whole["ok"], len(whole["runs"])) == (1, False, 2)

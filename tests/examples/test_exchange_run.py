@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from examples.exchange import evidence, faults
-from examples.exchange.checks import Evidence, Read, Sums, judge
+from examples.exchange.checks import Evidence, Read, Sums, Told, judge
 from examples.exchange.contents import Kept, digest
 from examples.exchange.data import Bar
 from examples.exchange.database import Booked, Total
@@ -36,7 +36,7 @@ LIMIT_S = 240
 @pytest.mark.timeout(LIMIT_S + 60)
 def test_a_few_bars_take_every_way(tmp_path: Path) -> None:
     command = [sys.executable, "examples/exchange/run.py", "--seed", "1", "--json", "--bars", "300"]
-    command += ["--rate", "300", "--kills", "0", "--no-unpaced", "--no-spark"]
+    command += ["--rate", "300", "--kills", "0", "--least-kills", "0", "--no-unpaced", "--no-spark"]
     command += ["--limit-s", "150", "--runs", str(tmp_path)]
     ran = subprocess.run(
         command,
@@ -55,6 +55,17 @@ def test_a_few_bars_take_every_way(tmp_path: Path) -> None:
     assert found["bars booked exactly once"] == {"found": "600", "expected": "600"}
     assert report["mismatches"] == {}
     assert report["ended_unasked"] == []
+    for what in ("bars sent", "bars stable"):
+        assert found[what] == {"found": "600", "expected": "600"}
+    for what in ("lost", "doubled", "gaps", "phantoms"):
+        assert found[what] == {"found": "0", "expected": "0"}
+    moves = {
+        where: found[f"moves in the {where}"]["found"] for where in ("ledger", "topic", "file")
+    }
+    assert len(set(moves.values())) == 1, moves
+    assert (report["kills"], report["failures"]) == (0, [])
+    assert report["stable_s"]["p50"] > 0
+    assert report["bars_per_s"] > 0
     assert found["stores that have the same"] == {"found": "3", "expected": "3"}
     assert int(found["moves in the file"]["found"]) > 0
 
@@ -68,6 +79,7 @@ BARS = [bar(0), bar(1, "10"), bar(2)]
 
 
 BARS_OF_LOW = ("bars", SESSIONS[LOW_FEED])
+MOVES_SENT = ("moves", SESSIONS["relay"])
 KEPT = Kept(begin=0, end=3, bodies=digest(map(msgspec.json.encode, BARS)), epochs="1 1 1")
 
 
@@ -80,6 +92,7 @@ def right() -> Evidence:
     close, value = sum(Decimal(one.close) for one in BARS), sum(Decimal(one.value) for one in BARS)
     return Evidence(
         bars={LOW_FEED: BARS},
+        told=Told({LOW_FEED: 3}, {LOW_FEED: 3}),
         booked=[
             Booked(LOW_FEED, n, b.day, "A", Decimal(b.close), Decimal(b.value), n != 1)
             for n, b in enumerate(BARS)
@@ -106,12 +119,48 @@ def stores(changed: Mapping[str, Kept]) -> dict[str, Any]:
     return {"kept": {**right().kept, **found}}
 
 
+def unread(**changed: Any) -> Evidence:
+    """What witnesses say of a run that Spark does not read, as the unpaced one."""
+    moves = Kept(begin=0, end=3, bodies="", epochs="", voids=((1, 2),))
+    kept = {store: {BARS_OF_LOW: KEPT, MOVES_SENT: moves} for store in faults.STORES}
+    given: dict[str, Any] = {"kept": kept, "read": None, "topic": None, "spark": None, **changed}
+    return replace(right(), **given)
+
+
+def rows(of: Evidence) -> dict[str, tuple[object, object]]:
+    return {what: (found, wanted) for what, found, wanted in judge(of).rows}
+
+
+def test_a_run_that_spark_does_not_read_has_what_was_sent_stable_and_in_the_topic() -> None:
+    assert judge(unread()).agrees
+    found = rows(unread())
+    assert (found["bars sent"], found["bars stable"]) == ((3, 3), (3, 3))
+    assert (found["gaps"], found["phantoms"]) == ((0, 0), (0, 0))
+    assert found["moves in the topic"] == (2, 2)
+
+
+def test_a_gap_is_found_without_spark() -> None:
+    with_void = replaced(KEPT, voids=((1, 2),))
+    in_one, in_all = (
+        {
+            store: {BARS_OF_LOW: with_void if n < many else KEPT}
+            for n, store in enumerate(faults.STORES)
+        }
+        for many in (1, 3)
+    )
+    assert rows(unread(kept=in_one))["gaps"] == (0, 0)
+    assert rows(unread(kept=in_all))["gaps"] == (1, 0)
+    names = {one.what: one.names for one in judge(unread(kept=in_all)).mismatches}
+    assert names["gaps: sent, and not in the stream"] == (str((LOW_FEED, 1)),)
+    assert rows(unread(kept={}))["moves in the topic"] == (0, 2)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "lost": ({"booked": right().booked[:2]}, "lost"),
     "doubled": ({"booked": [*right().booked, right().booked[0]]}, "doubled"),
     "phantom": (
         {"booked": [*right().booked, right().booked[0]._replace(number=9)]},
-        "phantoms: booked",
+        "phantoms: booked or in the stream",
     ),
     "altered": (
         {"booked": [right().booked[0]._replace(close=Decimal(5)), *right().booked[1:]]},
@@ -120,6 +169,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "total": ({"totals": []}, "wrong total"),
     "move lost": ({"filed": right().filed[:1]}, "the file lacks"),
     "move twice": ({"filed": [*right().filed, right().filed[0]]}, "the file has too often"),
+    "phantom in the stream": (
+        {"read": [*list(right().read or []), Read(LOW_FEED, 7, 1, 9, "2010-01-09", "A")]},
+        "phantoms: booked or in the stream",
+    ),
+    "not sent": ({"told": Told({LOW_FEED: 2}, {LOW_FEED: 3})}, "no feed says are sent"),
+    "not stable": ({"told": Told({LOW_FEED: 3}, {LOW_FEED: 2})}, "no feed says are stable"),
+    "too much sent": ({"told": Told({LOW_FEED: 4}, {LOW_FEED: 3})}, "more is sent than"),
     "topic": ({"topic": []}, "the topic lacks"),
     "gap": ({"read": list(right().read or [])[1:]}, "gaps"),
     "tape": ({"tapes": [right().tapes[0][1:]]}, "on no tape"),
@@ -178,7 +234,9 @@ def test_a_seed_names_a_schedule_with_every_part_in_it() -> None:
     assert [one.share for one in strikes] == sorted(one.share for one in strikes)
 
 
-@pytest.mark.parametrize("arguments", [["--seed", "x"], ["--rate", "0"], ["--bars", "0"]])
+@pytest.mark.parametrize(
+    "arguments", [["--seed", "x"], ["--rate", "0"], ["--bars", "0"], ["--least-kills", "-1"]]
+)
 def test_arguments_that_cannot_be_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parse(arguments, {})
