@@ -52,7 +52,7 @@ NATIVE = (
 )
 """All of the product except Spark and the command line."""
 STREAMS_COMMANDS = tuple(
-    f"!src/onceq/cli/{one}.py" for one in ("stores", "storing", "streaming", "streams")
+    f"!src/onceq/cli/{one}.py" for one in ("bridging", "stores", "storing", "streaming", "streams")
 )
 PRODUCT = (
     "src/onceq/*",

@@ -1,30 +1,30 @@
-"""`onceq stream`: which streams stores have, whom they wait for, and messages as lines.
+"""`onceq stream`: which streams stores have, whom they wait for, messages as lines, and bridges.
 
-What the commands do is in `streaming`, `sending` and `receiving`, which are imported when one of
-them runs.
+What the commands do is in `streaming`, `sending`, `receiving` and `bridging`, which are imported
+when one of them runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from onceq.cli.command import Invocation, command
+from onceq.cli.serving import Log
 from onceq.cli.stores import Tls
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The stream's topic.")]
+STORES_HELP: Final = 'Addresses, as "host:port host:port"; ";" between groups.'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Tls):
     """Which stores are asked."""
 
-    stores: Annotated[
-        str, typer.Option(help='Addresses, as "host:port host:port"; ";" between groups.')
-    ]
+    stores: Annotated[str, typer.Option(help=STORES_HELP)]
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for them.")
     ] = 5.0
@@ -49,6 +49,28 @@ class Received(Named):
     count: Annotated[
         int | None, typer.Option(min=1, help="End after so many; default: Ctrl-C ends it.")
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayed(Tls):
+    """How a queue is relayed."""
+
+    stores: Annotated[str, typer.Option(help=STORES_HELP)]
+    source: Annotated[
+        str, typer.Option(metavar="SESSION", help="The relay's as a source, and nobody else's.")
+    ]
+    name: Annotated[
+        str, typer.Option(help="Of the relay: its next life goes on there, and fences this one.")
+    ]
+    listen: Annotated[
+        str | None, typer.Option(help="host:port for receivers; default: they read from stores.")
+    ] = None
+    batch: Annotated[
+        int, typer.Option(min=1, help="Most requests whose numbers are planned at once.")
+    ] = 1_000
+    accept_loss: Annotated[
+        str, typer.Option(metavar="TEXT", help="Go on without what is lost, as the log told it.")
+    ] = ""
 
 
 def list_streams(invoked: Invocation, asked: Asked) -> int:
@@ -130,6 +152,45 @@ def receive(invoked: Invocation, topic: Topic, received: Received) -> int:
     return receiving.receive(invoked.output, topic, received)
 
 
+def into(
+    invoked: Invocation,
+    bridge: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:ATTRIBUTE", help="The bridge, for example app:ledger."),
+    ],
+    log: Log,
+) -> int:
+    """Run a bridge into a database, made by `streams.into`, until SIGTERM or Ctrl-C.
+
+    Effects and position are in the repository that it was made for, or else in that of the command
+    line. Exit 1: a later life of its name has taken over; 4: the database cannot be reached, or
+    stores have lost what was not taken, or have another stream.
+    """
+    from onceq.cli import bridging  # noqa: PLC0415 - streams are imported when they are used
+
+    return bridging.into(invoked, bridge, log)
+
+
+def relay(
+    invoked: Invocation,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Whose requests are sent.")],
+    topic: Topic,
+    relayed: Relayed,
+    *,
+    log: Log,
+) -> int:
+    """Send what is in a queue as messages of a topic, each exactly once, until SIGTERM or Ctrl-C.
+
+    It takes requests that owe no reply; they end when their messages are stable. Exit 1: a later
+    life of its name has taken over, or the name is another queue's; 3: there is no such queue; 4:
+    the database cannot be reached, the stores have another stream, or its session is another
+    source's.
+    """
+    from onceq.cli import bridging  # noqa: PLC0415 - streams are imported when they are used
+
+    return bridging.relay(invoked, queue, topic, relayed, log=log)
+
+
 def make_app() -> typer.Typer:
     """Returns the commands of streams."""
     app = typer.Typer(no_args_is_help=True, help="Persistent streams.")
@@ -139,4 +200,6 @@ def make_app() -> typer.Typer:
     command(app, "deregister")(deregister)
     command(app, "send")(send)
     command(app, "receive")(receive)
+    command(app, "into")(into)
+    command(app, "relay")(relay)
     return app

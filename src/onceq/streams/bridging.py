@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, Required, TypedDict, TypeVar, Unpack
@@ -16,6 +17,7 @@ import msgspec
 from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.schema.migrate import apply_with, verify_with
 from onceq.errors import IllegalState, InvalidValue
+from onceq.model import names
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
 from onceq.streams.api import given
@@ -40,16 +42,33 @@ UNNOTICED: Final = {"activity_timeout_ms": 0}
 """Relays fence each other in the database: a later one of the name takes over at once."""
 
 
+class Kind(enum.StrEnum):
+    """What a bridge is."""
+
+    INTO = "into"
+    RELAY = "relay"
+
+
 class _Life(Protocol):
     async def run(self) -> None: ...
     def stop(self) -> None: ...
 
 
 class Database(msgspec.Struct, frozen=True, kw_only=True):
-    """Where effects or queues are: as for `onceq.open`."""
+    """Where effects or queues are, as for `onceq.open`. None: not given."""
 
     url: str | None
-    repository: str
+    repository: str | None
+
+    def completed(self, url: str | None, repository: str | None) -> Database:
+        """Returns it with what was not given. InvalidValue for what was given otherwise."""
+        for own, other in ((self.url, url), (self.repository, repository)):
+            if own is not None and other is not None and own != other:
+                raise InvalidValue(
+                    f"this bridge was made for {names.shown(own)}, and is to run with"
+                    f" {names.shown(other)}: give one of them"
+                )
+        return Database(url=self.url or url, repository=self.repository or repository)
 
 
 class Bridge:
@@ -61,23 +80,32 @@ class Bridge:
     is another queue's relay), RegistrationInUse (its session is that of a source which lives). Both
     raise IllegalState in a process that runs a store, or has run one, and CannotConnect,
     SchemaMissing and InvalidValue at the beginning; later they wait for a database and stores that
-    are away.
+    are away. name: of the bridge; kind: which of the two it is; database: as it was given.
     """
 
-    def __init__(self, database: Database, make: Callable[[Located], _Life]) -> None:
-        self._database = database
+    def __init__(
+        self, name: str, kind: Kind, database: Database, make: Callable[[Located, str], _Life]
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.database = database
         self._make = make
         self._lock = threading.RLock()  # a signal handler may call `stop` while `run` has it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life: _Life | None = None
         self._is_stopped = self._is_used = False
 
-    def run(self) -> None:
-        """Go on until `stop`. Ctrl-C ends it, too: what is under way then is undone."""
-        asyncio.run(self.run_async())
+    def run(self, *, url: str | None = None, repository: str | None = None) -> None:
+        """Go on until `stop`. Ctrl-C ends it, too: what is under way then is undone.
 
-    async def run_async(self) -> None:
+        url, repository: for a bridge that was made without; else they are the same.
+        """
+        asyncio.run(self.run_async(url=url, repository=repository))
+
+    async def run_async(self, *, url: str | None = None, repository: str | None = None) -> None:
         """As `run`, for asyncio; cancelled, what is under way is undone."""
+        database = self.database.completed(url, repository)
+        named = check_repository(database.repository or DEFAULT_REPOSITORY)
         with self._lock:
             if self._is_used:
                 raise IllegalState("a bridge is run once; make another one")
@@ -85,9 +113,9 @@ class Bridge:
             self._is_used = True
         with contextlib.ExitStack() as stack:
             stack.callback(PROCESS.close_context)
-            located = await asyncio.to_thread(_reach, self._database)
+            located = await asyncio.to_thread(_reach, database.url, named)
             stack.callback(located.close)
-            life = self._make(located)
+            life = self._make(located, named)
             with self._lock:
                 if self._is_stopped:
                     return
@@ -106,11 +134,11 @@ class Bridge:
                 self._loop.call_soon_threadsafe(self._life.stop)
 
 
-def _reach(database: Database) -> Located:
-    located = locate(database.url)
+def _reach(url: str | None, repository: str) -> Located:
+    located = locate(url)
     prepare = verify_with if located.embedded is None else apply_with
     try:
-        prepare(located.conninfo, database.repository)
+        prepare(located.conninfo, repository)
     except BaseException:
         located.close()
         raise
@@ -193,11 +221,11 @@ def into(
         on_event=options.get("on_event"),
     )
 
-    def make(located: Located) -> AsyncInto:
-        where = located, database.repository
+    def make(located: Located, repository: str) -> AsyncInto:
+        where = located, repository
         return AsyncInto(target, application, where, certificates=certificates)
 
-    return Bridge(database, make)
+    return Bridge(name, Kind.INTO, database, make)
 
 
 def relay(
@@ -238,15 +266,17 @@ def relay(
         idle_s=options.get("idle_s", 0.2),
     )
 
-    def make(located: Located) -> AsyncRelay:
-        where = located, database.repository
+    def make(located: Located, repository: str) -> AsyncRelay:
+        where = located, repository
         return AsyncRelay(of, parts.core, where, listen=parts.listen, certificates=certificates)
 
-    return Bridge(database, make)
+    return Bridge(name, Kind.RELAY, database, make)
 
 
 def _database(options: Where) -> Database:
-    repository = check_repository(options.get("repository", DEFAULT_REPOSITORY))
+    repository = options.get("repository")
+    if repository is not None:
+        check_repository(repository)
     return Database(url=options.get("url"), repository=repository)
 
 
