@@ -8,7 +8,7 @@ from onceq.telemetry import Event
 
 
 class StreamGap(Event, level=logging.WARNING):
-    """A receiver that has no `on_event` does not get some numbers of a stream.
+    """A receiver that has no `on_event`, nor its context, does not get some numbers of a stream.
 
     why: as in `onceq.streams.WhyLost`; `rolled back`: it saw them live, and they are void.
     """

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from onceq import streams
+from onceq.errors import InvalidValue
 from onceq.streams import logged
 from onceq.streams.api.reporting import report
 from tests.events import emits
-from tests.streams.api.towns import RAW, READER, Heard, read, sent, town
+from tests.streams.api.towns import RAW, READER, SENDER, WITHIN_S, Heard, read, sent, soon, town
 
 if TYPE_CHECKING:
     from tests.events import Events
@@ -44,3 +48,74 @@ def test_a_gap_that_nobody_asked_to_hear_of_is_logged(events: Events) -> None:
         {"stream": stream, "first": 0, "last": 2, "why": "skipped"},
         {"stream": "0000000000000005", "first": 7, "last": 8, "why": "rolled back"},
     ]
+
+
+KINDS = {streams.RegistrationComplete, streams.StoreRegistered}
+
+
+def kinds(heard: Heard) -> set[type[Any]]:
+    return {type(one) for one in heard.events}
+
+
+def test_a_context_hears_of_all_that_have_no_handler_of_their_own() -> None:
+    """And an object's own overrides it: the context hears nothing of that."""
+    both, own_source, own_receiver = Heard(), Heard(), Heard()
+    with town(names="a") as stores:
+        at = stores.at("a")
+        with streams.open(session_id=SENDER, on_event=both) as context:
+            with context.source(RAW, stores=at, on_event=own_source) as source:
+                source.send(b"0")
+                source.wait_stable(WITHIN_S)
+            read(context, RAW, 0, at=at, session_id=READER, on_event=own_receiver)
+            assert both.events == []
+            assert kinds(own_source) >= KINDS | {streams.SequenceNumbers, streams.Stable}
+            assert kinds(own_receiver) == KINDS
+            with context.source(RAW, stores=at) as source:
+                source.send(b"1")
+                source.wait_stable(WITHIN_S)
+            soon(lambda: kinds(both) >= KINDS | {streams.SequenceNumbers, streams.Stable})
+            both.events.clear()
+            later = {"session_id": READER + 1, "retransmit_request_maximum": 0}
+            read(context, RAW, 1, at=at, **later)
+            assert kinds(both) == KINDS | {streams.Loss}
+    assert len(own_source.of(streams.RegistrationComplete)) == 1
+
+
+def test_a_context_for_asyncio_hears_so_too() -> None:
+    both, own = Heard(), Heard()
+    mine: dict[str, Any] = {"on_event": own}
+
+    async def run(at: str) -> None:
+        async with streams.open_async(session_id=SENDER, on_event=both) as context:
+            for given in (mine, {}):
+                async with context.source(RAW, stores=at, **given) as source:
+                    number = await source.send(b"x")
+                    await source.wait_stable(WITHIN_S)
+
+                def show(_: streams.Message[bytes]) -> None:
+                    receiver.stop()
+
+                receiver = context.receiver(RAW, show, at=at, session_id=number + 1, **given)
+                await receiver.run()
+                if given:
+                    assert both.events == []
+                    assert own.of(streams.RegistrationComplete) != []
+                    own.events.clear()
+
+    with town(names="a") as stores:
+        asyncio.run(run(stores.at("a")))
+    assert own.events == []
+    assert len(both.of(streams.RegistrationComplete)) == 2
+    assert both.of(streams.SequenceNumbers) != []
+
+
+@pytest.mark.parametrize("opens", [streams.open, streams.open_async])
+def test_what_cannot_be_called_is_no_handler(opens: Any) -> None:
+    with pytest.raises(InvalidValue, match="on_event is 5: give a function"):
+        opens(on_event=5)
+    given: Any = {"on_event": "me", "session_id": 1}
+    with streams.open() as context:
+        with pytest.raises(InvalidValue, match="on_event is 'me': give a function"):
+            context.source(RAW, stores="127.0.0.1:7401", **given)
+        with pytest.raises(InvalidValue, match="on_event is 'me': give a function"):
+            context.receiver(RAW, print, at="127.0.0.1:7401", **given)

@@ -57,8 +57,8 @@ class AsyncStreamContext:
 
         stores: addresses, separated by spaces, and ";" between groups. listen: where receivers find
         it; port 0: any; None: they read from stores alone. session_id: its own, instead of the
-        context's. on_event: called with what happens. within_s: how long entering waits for the
-        stores. Raises InvalidValue, InvalidName.
+        context's. on_event: likewise: called with what happens. within_s: how long entering waits
+        for the stores. Raises InvalidValue, InvalidName.
         """
         self._check(topic)
         parts = given.source_parts(
@@ -69,7 +69,9 @@ class AsyncStreamContext:
             session_id=session_id,
             given=options,
         )
-        return AsyncSource(topic, parts, self._shared, on_event=on_event, within_s=within_s)
+        return AsyncSource(
+            topic, parts, self._shared, on_event=self._shared.handler(on_event), within_s=within_s
+        )
 
     def receiver(
         self,
@@ -86,9 +88,9 @@ class AsyncStreamContext:
 
         show: called with each message, in order; it may be `async def`. at: the address of the
         source, or of any store that has the stream: the rest is learned there. deliver: "stable":
-        only what is stable; "live": all, and RolledBack if some was not to be. on_event: also
-        called with numbers that are lost, in their place; without it they are logged. Raises
-        InvalidValue, InvalidName.
+        only what is stable; "live": all, and RolledBack if some was not to be. on_event: its own,
+        instead of the context's: also called with numbers that are lost, in their place; without
+        both they are logged. Raises InvalidValue, InvalidName.
         """
         self._check(topic)
         parts = given.receiver_parts(
@@ -103,11 +105,18 @@ class AsyncStreamContext:
 
 
 def open_async(
-    *, session_id: int | None = None, certificates: Certificates | None = None
+    *,
+    session_id: int | None = None,
+    certificates: Certificates | None = None,
+    on_event: OnEvent | None = None,
 ) -> AsyncStreamContext:
     """Opens a context for asyncio: `async with streams.open_async(...) as context`. See `open`.
 
     What `open` raises in a process with a store, entering raises.
     """
-    session = given.check_session(session_id)
-    return AsyncStreamContext(Shared(session_id=session, certificates=certificates))
+    shared = Shared(
+        session_id=given.check_session(session_id),
+        certificates=certificates,
+        on_event=given.check_handler(on_event),
+    )
+    return AsyncStreamContext(shared)

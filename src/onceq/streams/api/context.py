@@ -85,7 +85,7 @@ class StreamContext:
             topic,
             parts,
             self._shared,
-            on_event=on_event,
+            on_event=self._shared.handler(on_event),
             within_s=within_s,
             threads=(self._loop, self._events),
         )
@@ -108,7 +108,14 @@ class StreamContext:
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
-        made = Receiver(topic, show, parts, self._shared, on_event=on_event, thread=self._loop)
+        made = Receiver(
+            topic,
+            show,
+            parts,
+            self._shared,
+            on_event=self._shared.handler(on_event),
+            thread=self._loop,
+        )
         self._made.append(made)
         return made
 
@@ -120,14 +127,24 @@ class StreamContext:
 
 
 def open(  # noqa: A001 # called as streams.open
-    *, session_id: int | None = None, certificates: Certificates | None = None
+    *,
+    session_id: int | None = None,
+    certificates: Certificates | None = None,
+    on_event: OnEvent | None = None,
 ) -> StreamContext:
     """Opens a context; use it in a `with` block.
 
     session_id: a number of one's own from 1 to 2^64 - 1, the same in each life of the program, and
     no other program's: by it stores know what a source has sent and a receiver has acknowledged.
     Sources and receivers may be given others. certificates: for addresses beyond this machine.
-    Raises InvalidValue; IllegalState in a process that runs a store, or has run one.
+    on_event: called with the events of each source and receiver that is not given one of its own,
+    where that would be; so it may be called in several threads at once. `stream` tells whose they
+    are. With it, sources make events of each message, and gaps are not logged. Raises
+    InvalidValue; IllegalState in a process that runs a store, or has run one.
     """
-    session = given.check_session(session_id)
-    return StreamContext(Shared(session_id=session, certificates=certificates))
+    shared = Shared(
+        session_id=given.check_session(session_id),
+        certificates=certificates,
+        on_event=given.check_handler(on_event),
+    )
+    return StreamContext(shared)

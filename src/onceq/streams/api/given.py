@@ -98,10 +98,11 @@ BESIDE: Final = frozenset({"source_session_id", "regid", "choose"})
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a context gives to all that it makes."""
+    """What a context gives to all that it makes. Of an object its own counts before that."""
 
     session_id: int | None
     certificates: Certificates | None
+    on_event: OnEvent | None = None
 
     @property
     def has_tls(self) -> bool:
@@ -112,12 +113,28 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
         """Return the session of an object: its own, or else the context's; 0: there is none."""
         return check_session(own) or self.session_id or 0
 
+    def handler(self, own: OnEvent | None) -> OnEvent | None:
+        """Return the handler of an object's events: its own, or else the context's.
+
+        Raises InvalidValue for what cannot be called.
+        """
+        return self.on_event if check_handler(own) is None else own
+
 
 def check_session(session_id: object) -> int | None:
     """Return a session id, or None. Raises InvalidValue."""
     if session_id is None:
         return None
     return _number("session_id", session_id, _SESSION_MAX)
+
+
+def check_handler(on_event: OnEvent | None) -> OnEvent | None:
+    """Return a handler of events, or None. Raises InvalidValue for what cannot be called."""
+    if on_event is not None and not callable(on_event):
+        raise InvalidValue(
+            f"on_event is {shown(on_event)}: give a function that is called with each event"
+        )
+    return on_event
 
 
 def check_source(session_id: object) -> int:
