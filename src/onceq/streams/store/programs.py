@@ -1,7 +1,8 @@
 """The Programs that run in a store: what they yield is done here, or asked elsewhere.
 
 An admission fetches from other stores; trimming asks them what receivers have; scrubbing fetches
-what is damaged. Each is a generator that waits between two steps of `serving`.
+what is damaged. Each is a generator that waits between two steps of `serving`. Pure but for what
+the store does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from onceq.streams.model.states import may_copy
 from onceq.streams.store import acts, healing, records
 from onceq.streams.store.answering import Waiting
 from onceq.streams.store.catalogue import Needs, Step
-from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.program import Keep, Perform, admit
 from onceq.streams.store.scrubbing import Scrubbing
 from onceq.streams.store.store import Store
@@ -55,7 +55,8 @@ class Programs:
     def __init__(self, store: Store, own: str) -> None:
         self._store = store
         self.own = own
-        self.scrubbing = Scrubbing(store, own) if isinstance(store, DiskStore) else None
+        scrubbed = store.scrubbed
+        self.scrubbing = None if scrubbed is None else Scrubbing(scrubbed, own)
         self._last = 0
         self._running: dict[int, Running] = {}
         self._trimming: set[int] = set()

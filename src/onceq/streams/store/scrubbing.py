@@ -1,10 +1,13 @@
-"""Looking through the log of a store on a disk, piece by piece: one segment, then the next."""
+"""Looking through the log of a store that has one, piece by piece: one segment, then the next.
+
+Pure but for what the store does, which it is given.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from onceq.streams.errors import StoreFull
 from onceq.streams.store.healing import Harmed, Looked
@@ -12,9 +15,33 @@ from onceq.streams.store.log.entries import HEAD_BYTES, Entry, Unproven
 from onceq.streams.store.log.scrub import Survey
 
 if TYPE_CHECKING:
-    from onceq.streams.store.disk_store import DiskStore
+    from onceq.streams.store.catalogue import Catalogue
+    from onceq.streams.store.log.entries import Geometry
+    from onceq.streams.store.log.segments import Files
+    from onceq.streams.store.log.writing import Log
 
 PIECE_BYTES: Final = 256 << 10
+
+
+class Scrubbed(Protocol):
+    """A store with a log that can be looked through: of DiskStore, what that takes."""
+
+    catalogue: Catalogue
+    files: Files
+    geometry: Geometry
+    log: Log
+
+    def survey(self, segment: int, /) -> tuple[Survey, Iterator[Entry | Unproven]]:
+        """Return a survey of a segment that is still to take what is found in it."""
+
+    def note_survey(self, segment: int, survey: Survey, /) -> object:
+        """Note what a survey found. Raises StoreFull."""
+
+    def note_lacking(self, last_segment: int, /) -> None:
+        """Note as damaged what is nowhere."""
+
+    def repair(self, stream: int, data: bytes, /) -> bool:
+        """Write a damaged frame again; whether it was taken. Raises StoreFull."""
 
 
 class Scrubbing:
@@ -23,7 +50,7 @@ class Scrubbing:
     rounds: how often all segments were looked through.
     """
 
-    def __init__(self, store: DiskStore, own: str) -> None:
+    def __init__(self, store: Scrubbed, own: str) -> None:
         self._store = store
         self.own = own
         self._segment: int | None = None

@@ -10,7 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,9 @@ from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
 from onceq.streams.store.lifetimes import Lifetimes, Who
 from onceq.streams.store.weights import Weights
+
+if TYPE_CHECKING:
+    from onceq.streams.store.scrubbing import Scrubbed
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,11 @@ class Store(ABC):
     @abstractmethod
     def synced(self) -> int:
         """The position before which all is kept for good."""
+
+    @property
+    def scrubbed(self) -> Scrubbed | None:
+        """The store itself, if it has a log to look through; None: it has none."""
+        return None
 
     @abstractmethod
     def tend(self) -> None:
