@@ -50,6 +50,8 @@ def no_handler(_: streams.Message[Any]) -> None:
         ({"flight": 5}, "'flight' is no option of a source; there are: .*flight_size"),
         ({"flight_size": 0.5}, "flight_size is 0.5: give a whole number of at least 0"),
         ({"flight_size_behavior": "wait"}, "give one of 'block', 'notify'"),
+        ({"registration_interval_ms": 0}, "is 0: give a whole number of at least 1"),
+        ({"registration_interval_ms": 0.5}, "is 0.5: give a whole number of at least 1"),
         ({"retention_intragroup_stability_behavior": "most"}, "give one of 'quorum', 'all'"),
         ({"explicit_ack_only": True}, "no option of a source"),
         ({"session_id": 0}, "session_id is 0: give a whole number from 1 to 0xffff"),
@@ -60,9 +62,10 @@ def no_handler(_: streams.Message[Any]) -> None:
 def test_a_source_is_refused(
     context: streams.StreamContext, given: dict[str, Any], says: str
 ) -> None:
-    source: Any = context.source
-    with pytest.raises(InvalidValue, match=says):
-        source(RAW, **{"stores": AT, **given})
+    own: Any
+    for own in (context, streams.open_async(session_id=1)):
+        with pytest.raises(InvalidValue, match=says):
+            own.source(RAW, **{"stores": AT, **given})
 
 
 @pytest.mark.parametrize(

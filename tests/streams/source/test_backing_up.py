@@ -89,6 +89,7 @@ def test_options_make_the_core_of_a_source() -> None:
         "consensus_sequence_number_behavior": "lowest",
         "message_stability_timeout_ms": 1_500,
         "message_stability_lifetime_ms": 9_000,
+        "registration_interval_ms": 250,
         "retention_unique_confirmations": 2,
         "fragment_size": 100,
     }
@@ -97,7 +98,7 @@ def test_options_make_the_core_of_a_source() -> None:
     assert (flight.messages_max, flight.bytes_max) == (7, 70)
     assert flight.behavior is FlightBehavior.NOTIFY
     assert core.reported is Consensus.LOWEST
-    assert core.timing.resend_s == 1.5
+    assert (core.timing.resend_s, core.timing.interval_s) == (1.5, 0.25)
     assert (policy.message_stability_lifetime_ms, policy.retention_unique_confirmations) == (
         9_000,
         2,
@@ -106,6 +107,6 @@ def test_options_make_the_core_of_a_source() -> None:
 
 
 def test_options_that_do_not_fit_each_other_are_refused() -> None:
-    core_of(LIFE, {})
+    assert core_of(LIFE, {}).timing.interval_s == 1.0
     with pytest.raises(InvalidValue, match="2 flights"):
         core_of(LIFE, {"retransmit_retention_size_limit": 1 << 20})

@@ -55,6 +55,7 @@ class SourceOptions(TypedDict, total=False):
     message_stability_notification: Literal["off", "stable", "each_store"]
     message_stability_timeout_ms: int
     message_stability_lifetime_ms: int
+    registration_interval_ms: int
     retention_unique_confirmations: int
     retransmit_retention_size_threshold: int
     retransmit_retention_size_limit: int

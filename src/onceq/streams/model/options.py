@@ -141,6 +141,17 @@ OPTIONS: Final[tuple[Option, ...]] = (
         text="messages that are not stable after so long are given up; 0: never",
     ),
     Option(
+        name="registration_interval_ms",
+        um="ume_registration_interval",
+        scopes=_SOURCE,
+        kind=int,
+        default=1_000,
+        least=1,
+        most=1 << 40,
+        read_by="source.epochs.Timing",
+        text="how long a source rests before it asks the stores again, if it could not be registered",
+    ),
+    Option(
         name="retention_unique_confirmations",
         um="ume_retention_unique_confirmations",
         scopes=_SOURCE,

@@ -34,12 +34,17 @@ def core_of(
         bytes_max=given["flight_size_bytes"],
         behavior=given["flight_size_behavior"],
     )
-    resend_s = given["message_stability_timeout_ms"] / 1_000
     activity_ms = given["activity_timeout_ms"]
+    timing = replace(
+        timing or Timing(),
+        resend_s=given["message_stability_timeout_ms"] / 1_000,
+        interval_s=given["registration_interval_ms"] / 1_000,
+        beat_s=beat_s(activity_ms),
+    )
     return Sending(
         replace(life, activity_ms=activity_ms),
         flight,
-        replace(timing or Timing(), resend_s=resend_s, beat_s=beat_s(activity_ms)),
+        timing,
         policy=Policy(**{one.name: given[one.name] for one in msgspec.structs.fields(Policy)}),
         backups=backups,
         reported=given["consensus_sequence_number_behavior"],
