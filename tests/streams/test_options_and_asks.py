@@ -23,7 +23,7 @@ def test_every_option_is_read_by_something(option: Option) -> None:
     module, _, name = option.read_by.rpartition(".")
     room = module if "." in module else f"model.{module}"
     assert hasattr(importlib.import_module(f"onceq.streams.{room}"), name)
-    assert option.name.removesuffix("_ms") == option.um.removeprefix("ume_")
+    assert option.um == "" or option.name.removesuffix("_ms") == option.um.removeprefix("ume_")
     assert option.scopes
 
 
@@ -54,6 +54,7 @@ def test_given_values_replace_defaults() -> None:
         ({"flight_size": None}, "whole number"),
         ({"flight_size": "9"}, "whole number"),
         ({"fragment_size": 1 << 20}, "at most 1048528"),
+        ({"create": "any"}, "create is 'any': give one of 'all', 'quorum'"),
         ({"consensus_sequence_number_behavior": "most"}, "'lowest', 'majority', 'highest'"),
     ],
 )

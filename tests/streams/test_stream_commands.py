@@ -160,3 +160,21 @@ def test_a_listing_has_pages_that_fit_into_a_frame() -> None:
             break
     assert found == [*range(1, 50)]
     assert pages > 1
+
+
+def test_a_new_stream_begins_with_a_quorum_if_a_person_says_so(
+    stores: list[Served], tmp_path: Path
+) -> None:
+    at = addresses(stores)
+    file = tmp_path / "bars"
+    file.write_text("one\n")
+    sends = ("send", "bars", str(file), "--source", "0x7e1", "--stores", at, "--timeout")
+    answer = run_here("stream", *sends, "20", "--create", "any")
+    assert (answer.code, "create is 'any': give one of 'all', 'quorum'" in answer.err) == (2, True)
+    stores[2].stop()
+    assert run_here("stream", *sends, "5").code == 1, "the third store must have noted it"
+    sent = json(*sends, "30", "--create", "quorum")
+    assert sent == [{"v": 1, "sent": 1, "first": 0, "next_number": 1}]
+    file.write_text("one\ntwo\n")
+    sent = json(*sends, "30")
+    assert sent == [{"v": 1, "sent": 1, "first": 1, "next_number": 2}]

@@ -28,16 +28,14 @@ from onceq.streams.source.options import core_of
 from onceq.streams.source.sending import Sending
 
 if TYPE_CHECKING:
-    from onceq.cli.streams import Named
+    from onceq.cli.streams import Sent
 
 FLIGHT: Final = 1_000
 LINE_BYTES_MAX: Final = 1 << 20
 LIFE_BITS: Final = 63
 
 
-def send(
-    output: Output, topic: str, file: Path, named: Named, *, listen: str | None, accept_loss: str
-) -> int:
+def send(output: Output, topic: str, file: Path, named: Sent) -> int:
     """Sends lines, and waits until all are stable."""
     certificates = named.certificates
     life = SourceLife(
@@ -46,12 +44,12 @@ def send(
         own=listed(named.stores),
         topic=topic,
         session=session_of(named.source, "--source"),
-        accepts=accepted(accept_loss, has_tls=certificates is not None),
+        accepts=accepted(named.accept_loss, has_tls=certificates is not None),
     )
-    core = core_of(life, {"flight_size": FLIGHT})
+    core = core_of(life, {"flight_size": FLIGHT, "create": named.create})
     source = AsyncSource(
         core,
-        listen=None if listen is None else address(listen),
+        listen=None if named.listen is None else address(named.listen),
         certificates=certificates,
         on_event=_telling(output),
     )

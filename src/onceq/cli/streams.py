@@ -40,6 +40,24 @@ class Named(Asked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sent(Named):
+    """How a life of a source begins."""
+
+    listen: Annotated[
+        str | None, typer.Option(help="host:port for receivers; default: they read from stores.")
+    ] = None
+    accept_loss: Annotated[
+        str, typer.Option(metavar="TEXT", help="Go on without what is lost, as this told it.")
+    ] = ""
+    create: Annotated[
+        str,
+        typer.Option(
+            metavar="all|quorum", help="How many stores must have noted a stream that is new."
+        ),
+    ] = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Received(Named):
     """How a stream is received."""
 
@@ -120,14 +138,7 @@ def send(
     invoked: Invocation,
     topic: Topic,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Lines; - is standard input.")],
-    named: Named,
-    *,
-    listen: Annotated[
-        str | None, typer.Option(help="host:port for receivers; default: they read from stores.")
-    ] = None,
-    accept_loss: Annotated[
-        str, typer.Option(metavar="TEXT", help="Go on without what is lost, as this told it.")
-    ] = "",
+    sent: Sent,
 ) -> int:
     """Send the lines of a file, and end when all are stable.
 
@@ -138,7 +149,7 @@ def send(
     """
     from onceq.cli import sending  # noqa: PLC0415 - streams are imported when they are used
 
-    return sending.send(invoked.output, topic, file, named, listen=listen, accept_loss=accept_loss)
+    return sending.send(invoked.output, topic, file, sent)
 
 
 def receive(invoked: Invocation, topic: Topic, received: Received) -> int:

@@ -217,3 +217,44 @@ def test_a_handler_of_events_may_send_and_wait(context: streams.StreamContext) -
         with source:
             source.send(b"0")
             soon(lambda: source.stable_below >= 6)
+
+
+def test_a_new_stream_begins_with_a_quorum_by_choice_alone(
+    tmp_path: Path, context: streams.StreamContext
+) -> None:
+    """Its third store is silent; when that is back, it gets what was sent."""
+    with town(tmp_path) as stores:
+        at = stores.at()
+        stores.end("c")
+        with (
+            context.source(RAW, stores=at, within_s=3.0) as source,
+            pytest.raises(streams.NotRegistered),
+        ):
+            source.send(b"0")
+        with context.source(RAW, stores=at, within_s=WITHIN_S, create="quorum") as source:
+            assert source.send(b"0") == 0
+            source.wait_stable(WITHIN_S)
+            stores.start("c")
+            stream = source.statistics().stream
+            soon(lambda: stores.cluster.having(stream, [b"0"]) == {*"abc"})
+            assert source.send(b"1") == 1
+            source.wait_stable(WITHIN_S)
+
+
+def test_the_choice_of_a_quorum_begins_nothing_anew_that_a_store_knows(
+    tmp_path: Path, context: streams.StreamContext
+) -> None:
+    with town(tmp_path) as stores:
+        at = stores.at()
+        with context.source(RAW, stores=at) as source:
+            source.send(b"0")
+            source.wait_stable(WITHIN_S)
+        stores.end("ab")
+        for name in "ab":
+            stores.cluster.wipe(name)
+        stores.start("ab")
+        with (
+            context.source(RAW, stores=at, within_s=6.0, create="quorum") as source,
+            pytest.raises(streams.NotRegistered),
+        ):
+            source.send(b"anew")

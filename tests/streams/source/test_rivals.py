@@ -21,7 +21,7 @@ def waits(town: Town, number: int) -> list[float]:
         try:
             op = program.send(answer)
         except StopIteration as stop:
-            return waited if stop.value == Short() else []
+            return waited if stop.value == Short(is_known=True) else []
         if isinstance(op, WaitUntil):
             waited.append(op.within_s)
         fences = [ask for ask in getattr(op, "asked", {}).values() if isinstance(ask, asks.Fence)]

@@ -62,6 +62,7 @@ class SourceOptions(TypedDict, total=False):
     source_liveness_timeout_ms: int
     activity_timeout_ms: int
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
+    create: Literal["all", "quorum"]
     late_join: bool
     backups: str
     accept_loss: str

@@ -30,10 +30,17 @@ class Scope(enum.StrEnum):
     RECEIVER = "receiver"
 
 
-class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """A row. um: UM's name. kind: int, bool, or the enum of its values. none: it may be None.
+class Creation(enum.StrEnum):
+    """How many stores must have noted a new stream before anything is sent in it."""
 
-    least, most: the bounds of a number; most: None: there is none.
+    ALL = "all"
+    QUORUM = "quorum"
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """A row. um: UM's name; empty: it has none. kind: int, bool, or the enum of its values.
+
+    none: it may be None. least, most: the bounds of a number; most: None: there is none.
     """
 
     name: str
@@ -149,7 +156,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         least=1,
         most=1 << 40,
         read_by="source.epochs.Timing",
-        text="how long a source rests before it asks the stores again, if it could not be registered",
+        text="how long a source that could not be registered rests before it asks the stores again",
     ),
     Option(
         name="retention_unique_confirmations",
@@ -209,6 +216,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
         default=Consensus.MAJORITY,
         read_by="low.agreed",
         text="which of the numbers that stores answer is reported: lowest, majority or highest",
+    ),
+    Option(
+        name="create",
+        um="",
+        scopes=_SOURCE,
+        kind=Creation,
+        default=Creation.ALL,
+        read_by="source.epochs.SourceLife",
+        text="how many stores of every list must have noted a stream that is new: all, or a"
+        " stable set, though the others are silent; where a stream is known, it has no effect",
     ),
     Option(
         name="late_join",

@@ -55,7 +55,7 @@ def _note(life: SourceLife, begun: Begun, timing: Timing) -> Program[Begun]:
 
 def _is_enough(begun: Begun) -> bool:
     at = _at(begun)
-    return is_noted(begun.bridge, at, at & begun.ends.keys())
+    return is_noted(begun.bridge, at, at & begun.ends.keys(), begun.creation)
 
 
 def _would_be_enough(begun: Begun, answers: Mapping[str, asks.Answer]) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, may_fill
 from onceq.streams.model.losses import Acceptance
+from onceq.streams.model.options import Creation
 from onceq.streams.model.quorum import StoreList, are_stable
 from onceq.streams.model.uses import InUse
 
@@ -24,7 +25,7 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     know by those, and this one if they know none. regids: at stores. address: where receivers find
     it. late_join: whether they may begin with what was sent before them. activity_ms: a store that
     hears nothing of it for so long lets a later life take over; 0: at once. accepts: what a person
-    accepts as lost, in its first epoch.
+    accepts as lost, in its first epoch. creation: with how many stores a new stream may begin.
     """
 
     life: int
@@ -37,6 +38,7 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     regids: Mapping[str, int] = {}
     late_join: bool = True
     accepts: Acceptance | None = None
+    creation: Creation = Creation.ALL
 
     @property
     def fresh(self) -> int:
@@ -59,7 +61,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     refused: stores that had promised more. unable: those that could not promise: they had no room,
     or another source has the RegID there (taken). fresh: those that have promised, and hold nothing
     of the stream. session: of the source. regids: its at stores. late_join: what those that hold
-    the stream knew of it; None: it is new.
+    the stream knew of it; None: it is new. creation: how many must note that.
     """
 
     stream: int
@@ -76,6 +78,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     session: int = 0
     regids: Mapping[str, int] = {}
     late_join: bool | None = None
+    creation: Creation = Creation.ALL
 
     @property
     def epoch(self) -> int:
@@ -89,6 +92,7 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
     silent: the others that are needed. If none is silent, no wait helps. used: those that hear
     another live user of the registration. taken: those where another source has the RegID. rest:
     what a person may accept, if something was sent; only a life that never sent can go by that.
+    is_known: some store has told that the stream is not new, to this life.
     """
 
     forgot: frozenset[str] = frozenset()
@@ -96,6 +100,7 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
     used: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
     rest: Acceptance | None = None
+    is_known: bool = False
 
 
 class Succeeded(msgspec.Struct, frozen=True, kw_only=True):

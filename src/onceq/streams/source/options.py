@@ -42,7 +42,7 @@ def core_of(
         beat_s=beat_s(activity_ms),
     )
     return Sending(
-        replace(life, activity_ms=activity_ms),
+        replace(life, activity_ms=activity_ms, creation=given["create"]),
         flight,
         timing,
         policy=Policy(**{one.name: given[one.name] for one in msgspec.structs.fields(Policy)}),

@@ -64,6 +64,7 @@ def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
             case Short() | Used():
                 if (yield from _is_in_use(found, watch, timing)):
                     return WhyEnded.IN_USE
+                past = past.told(is_known=isinstance(found, Used) or found.is_known)
             case Succeeded():
                 return found
 

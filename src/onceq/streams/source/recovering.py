@@ -30,10 +30,12 @@ from onceq.streams.model.choice import (
 )
 from onceq.streams.model.log import merged, recorded
 from onceq.streams.model.ops import AskStores, WaitUntil
+from onceq.streams.model.options import Creation
 from onceq.streams.model.quorum import StoreList, stores_of
 from onceq.streams.model.states import LOOKS_MAX
 from onceq.streams.model.uses import InUse, may_take_over, own_part
 from onceq.streams.source.admitting import admit
+from onceq.streams.source.creating import begun_by_quorum, is_known
 from onceq.streams.source.epochs import (
     Begun,
     Short,
@@ -55,7 +57,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     last that it tried, whether it ever sent; stores that hold it may be silent now. needed: the
     lists by which it last counted what is stable. own: the last of them; None: the life's. wanted:
     the list to change to. puts_off: the last try was to begin that, and came to nothing. session:
-    by which stores know the stream; 0: the life's.
+    by which stores know the stream; 0: the life's. is_known: some store knew it as not new.
     """
 
     stream: int = 0
@@ -66,6 +68,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     wanted: StoreList | None = None
     puts_off: bool = False
     session: int = 0
+    is_known: bool = False
 
     @property
     def change(self) -> StoreList | None:
@@ -80,18 +83,24 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, tried: Tried) -> Past:
         """Return what it did when it has tried an epoch, too."""
         epochs = self.epochs | {tried.epoch} if self.epochs else self.epochs
-        return replace(self, epochs=epochs, tried=tried.epoch, puts_off=tried.is_changing)
+        told = self.told(is_known=tried.is_known)
+        return replace(told, epochs=epochs, tried=tried.epoch, puts_off=tried.is_changing)
+
+    def told(self, *, is_known: bool) -> Past:
+        """Return what it did when it has heard from stores, of which some know the stream."""
+        return replace(self, is_known=self.is_known or is_known)
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """An epoch was chosen for, and too few stores were admitted to it in time.
 
-    is_changing: a change of lists was to begin with it.
+    is_changing: a change of lists was to begin with it. is_known: see Short.
     """
 
     stream: int
     epoch: int
     is_changing: bool = False
+    is_known: bool = False
 
 
 Recovered: TypeAlias = Begun | Short | Succeeded | Tried | Used
@@ -100,7 +109,8 @@ Recovered: TypeAlias = Begun | Short | Succeeded | Tried | Used
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
     """is_held: some store holds the stream, or was asked to create it. late_join: see Begun.
 
-    lists: all that were seen; answered: the stores that have. used: by another life.
+    lists: all that were seen; answered: the stores that have. used: by another life. is_known: some
+    store knows the stream as not new.
     """
 
     stream: int
@@ -112,6 +122,7 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
     answered: frozenset[str]
     used: Mapping[str, InUse]
     lists: tuple[StoreList, ...]
+    is_known: bool
 
     @property
     def is_in_use(self) -> bool:
@@ -121,12 +132,24 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """known: the fillings that any answer told. unable, taken: see Begun."""
+    """known: the fillings that any answer told. unable, taken: see Begun.
+
+    refused: what stores had promised to other lives, by the stores.
+    """
 
     promised: Mapping[str, Promised] = {}
     known: Mapping[str, int] = {}
     unable: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
+    refused: Mapping[str, int] = {}
+
+    def is_known(self, looked: _Looked) -> bool:
+        """Whether some store knows the stream as not new, for all that can be known.
+
+        One that refuses tells nothing else; what it had before, it has told if it was looked at.
+        """
+        is_unsure = not self.refused.keys() <= looked.answered
+        return is_unsure or any(map(is_known, self.promised.values()))
 
 
 def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
@@ -134,6 +157,7 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
     own, heard = past.own or life.own, 0
     for turn in range(LOOKS_MAX):
         looked = yield from _look(life, past, timing)
+        past = past.told(is_known=looked.is_known)
         if is_succeeded(past.needed, looked.refused):
             return Succeeded(epoch=looked.top)
         if not past.epochs and looked.is_in_use:
@@ -150,27 +174,51 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             session=looked.session,
         )
         fenced = yield from _fence(life, past, ask, timing)
-        if isinstance(fenced, asks.Refused):
-            heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
+        past = past.told(is_known=fenced.is_known(looked))
+        if fenced.refused:  # perhaps by a store that a look does not ask
+            heard = max(heard, *fenced.refused.values())
             yield from WaitUntil(within_s=timing.interval_s * own_part(life.life, turn))
             continue
-        log = choose(own, fenced.promised, accepts)
+        log = _choose(life, past, fenced.promised)
         if isinstance(log, Insufficient):
             return Short(
                 forgot=log.forgot,
                 silent=log.silent - fenced.taken,
                 taken=fenced.taken,
                 rest=None if past.epochs else log.rest,
+                is_known=past.is_known,
             )
         if past.epochs and log.admitted == 0:
             return Short(forgot=frozenset(fenced.promised))
         if past.epochs and log.admitted not in past.epochs:
             return Succeeded(epoch=log.admitted)
-        begun = replace(_chosen(ask, log, fenced, past.change), late_join=looked.late_join)
+        begun = replace(
+            _chosen(ask, log, fenced, past.change),
+            late_join=looked.late_join,
+            creation=Creation.ALL if past.is_known else life.creation,
+        )
         admitted = yield from admit(life, begun, timing)
-        is_changing = begun.bridge.stage is Stage.JOINT
-        return admitted or Tried(stream=looked.stream, epoch=epoch, is_changing=is_changing)
-    return Short()
+        return admitted or Tried(
+            stream=looked.stream,
+            epoch=epoch,
+            is_changing=begun.bridge.stage is Stage.JOINT,
+            is_known=past.is_known,
+        )
+    return Short(is_known=past.is_known)
+
+
+def _choose(life: SourceLife, past: Past, promised: Mapping[str, Promised]) -> Log | Insufficient:
+    """Return the log to go on with; a new one with a quorum, if a person chose that, and it may be.
+
+    Not where any store ever told this life that the stream is not new.
+    """
+    own = past.own or life.own
+    accepts = None if past.epochs else life.accepts
+    found = choose(own, promised, accepts)
+    is_chosen = life.creation is Creation.QUORUM and accepts is None
+    if isinstance(found, Log) or past.epochs or past.is_known or not is_chosen:
+        return found
+    return begun_by_quorum(own, promised) or found
 
 
 def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
@@ -207,6 +255,7 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
             if one.used is not None and one.used.life != life.life
         },
         lists=lists,
+        is_known=any(is_known(one.has) for one in found.values()),
     )
 
 
@@ -238,21 +287,18 @@ def _called(found: Mapping[str, asks.Found]) -> asks.Found:
     return known[0] if known else asks.Found()
 
 
-def _fence(
-    life: SourceLife, past: Past, ask: asks.Fence, timing: Timing
-) -> Program[_Fenced | asks.Refused]:
-    """Ask for the promise of every store of every list seen; return it if one has promised more.
+def _fence(life: SourceLife, past: Past, ask: asks.Fence, timing: Timing) -> Program[_Fenced]:
+    """Ask for the promise of every store of every list seen, up to one that has promised more.
 
     Who does not answer is asked again, unless the others suffice.
     """
     own = past.own or life.own
-    accepts = None if past.epochs else life.accepts
     extra = () if past.change is None else (past.change,)
     fenced, asked = _Fenced(), set[str]()
     for _ in range(ROUNDS):
         lists = (*seen(own, fenced.promised.values()), *past.needed, *extra)
         stores = {store for one in lists for store in one.stores} - fenced.promised.keys()
-        suffices = isinstance(choose(own, fenced.promised, accepts), Log)
+        suffices = isinstance(_choose(life, past, fenced.promised), Log)
         if not stores or (stores <= asked and suffices):
             break
         answers = yield from AskStores(
@@ -262,10 +308,9 @@ def _fence(
             enough=partial(_has_all, stores),
             within_s=timing.ask_s,
         )
-        refused = [one for one in answers.values() if isinstance(one, asks.Refused)]
-        if refused:
-            return max(refused, key=lambda one: one.promised)
         fenced = _heard(fenced, answers)
+        if fenced.refused:
+            break
         asked = (asked | stores) - (answers.keys() - fenced.promised.keys() - fenced.unable)
     return fenced
 
@@ -285,6 +330,9 @@ def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
         known=known,
         unable=before.unable - given.keys() | full | taken,
         taken=before.taken - given.keys() | taken,
+        refused={
+            store: one.promised for store, one in answers.items() if isinstance(one, asks.Refused)
+        },
     )
 
 
