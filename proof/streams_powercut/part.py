@@ -123,7 +123,7 @@ def _outcome(order: Order, found: Found) -> Outcome:
 
 
 PART = Part(
-    name="streams-power-cut",
+    name="streams-powercut",
     text="The disk of three stores is frozen under load, as a power cut would, and they are opened",
     run=run,
     states=(goals.STREAM_CUTS,),
