@@ -23,7 +23,6 @@ def test_every_option_is_read_by_something(option: Option) -> None:
     module, _, name = option.read_by.rpartition(".")
     room = module if "." in module else f"model.{module}"
     assert hasattr(importlib.import_module(f"onceq.streams.{room}"), name)
-    assert option.um == "" or option.name.removesuffix("_ms") == option.um.removeprefix("ume_")
     assert option.scopes
 
 

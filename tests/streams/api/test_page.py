@@ -1,16 +1,19 @@
-"""The guide to streams, word for word: what its programs print, and its table of options."""
+"""The guide to streams, word for word: its programs, its table of options, its events."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
+import re
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from tests.examples.pages import blocks, reader, shell, text_of, write_files
-from tests.tidy.source_tree import ROOT
+from onceq.streams.model.events import Event
+from tests.examples.pages import blocks, reader, section, shell, text_of, write_files
+from tests.tidy.source_tree import ROOT, place, python_files, syntax
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +53,33 @@ def test_the_page_has_the_table_of_options() -> None:
     page = text_of(PAGE)
     assert module.written(page) == page, "run: python docs/options.py"
     assert all(one in page for one in module.rows())
+
+
+CLASSES = {event.__name__ for event in get_args(Event)}
+
+
+def made_in(room: str) -> set[str]:
+    """Return the event classes of which a room of the streams makes one."""
+    trees = [
+        syntax(path)
+        for path in python_files("src")
+        if place(path).startswith(f"src/onceq/streams/{room}/")
+    ]
+    calls = [node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {ast.unparse(call).removeprefix("events.") for call in calls}
+    return called & CLASSES
+
+
+def in_the_page_of(whose: str) -> list[str]:
+    """Return the events that the page lists in the table of a source, or of a receiver."""
+    _, _, table = section("Events", text_of(PAGE)).partition(f"| event | of a {whose}, when |\n")
+    return re.findall(r"^\| `(\w+)`", table.partition("\n\n")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize("whose", ["source", "receiver"])
+def test_the_page_names_each_event_once(whose: str) -> None:
+    assert sorted(in_the_page_of(whose)) == sorted(made_in(whose))
+
+
+def test_each_event_is_of_somebody() -> None:
+    assert {*in_the_page_of("source"), *in_the_page_of("receiver")} == CLASSES

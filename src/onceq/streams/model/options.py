@@ -1,8 +1,9 @@
-"""The options of streams, in one table: from it come arguments, `onceq.toml` and the docs. Pure.
+"""The options of streams, in one table: from it come arguments and the docs. Pure.
 
-Names are UM's without `ume_`; times are in milliseconds, and end in `_ms`. There is no option that
-nothing reads: `read_by` names what does, and a test looks for it. Rows are added with what reads
-them. Source: UM, the options that its guide for persistence names.
+Names are UM's without `ume_`; times are in milliseconds, and end in `_ms`. What differs from UM is
+in `docs/names.py`. There is no option that nothing reads: `read_by` names what does, and a test
+looks for it. Rows are added with what reads them. Source: UM, the options that its guide for
+persistence names.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option(
         name="fragment_size",
-        um="fragment_size",
+        um="transport_tcp_datagram_max_size",
         scopes=_SOURCE,
         kind=int,
         default=FRAGMENT_BYTES_MAX,
