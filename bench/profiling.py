@@ -34,7 +34,7 @@ from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
 from bench.workers import raw
-from bench.workers.base import BODY, Dequeue, require_count
+from bench.workers.base import BODY, Dequeue, Pace, Publish, require_count
 from bench.workers.crowd import Shared, serving
 from bench.workers.onceq_worker import Served, init, serve_replies
 
@@ -279,12 +279,16 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--archive", type=int, metavar="ROWS", help="history of so many rows")
     parser.add_argument("--streams", type=int, metavar="NUMBER", help="messages of a stream")
+    parser.add_argument("--flight", type=int, default=10_000, help="of --streams: not yet stable")
+    parser.add_argument("--per-s", type=int, help="of --streams: sent at this pace, and told")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
     if options.streams:
-        return stream_profile.report(options.streams, as_json=options.json)
+        sent = Publish(number=options.streams, flight=options.flight)
+        paced = Pace(number=options.streams, per_s=options.per_s) if options.per_s else sent
+        return stream_profile.report(paced, as_json=options.json)
     with (
         tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory,
         prepared_ground(Path(directory)) as ground,

@@ -1,6 +1,7 @@
 """`python -m bench profile --streams NUMBER`: what a message of a stream costs, and where.
 
-100 B, 10,000 in flight, to three stores on disks and a receiver. Processor time is what the kernel
+100 B, 10,000 in flight (`--flight`), or at a pace (`--per-s`), to three stores on disks and a
+receiver. Processor time is what the kernel
 accounts to the source's process, to that of the receiver and to a store's, of three the mean. Then
 the same again under cProfile, each part by itself: the source; one store, its thread that serves
 and not the one that commits; a receiver that catches up. Calls are those of Python's functions and
@@ -29,7 +30,7 @@ from rich.table import Table
 from bench import report as bench_report
 from bench.ages import ROOT
 from bench.costs import processor
-from bench.workers.base import CatchUp, Place, Publish
+from bench.workers.base import CatchUp, Pace, Place, Publish
 from bench.workers.onceq_stream import OnceqStream
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from bench.costs import Processor
 
+Asked: TypeAlias = Publish | Pace | CatchUp
 Where: TypeAlias = tuple[str, int, str]
 Stats: TypeAlias = "Mapping[Where, tuple[int, int, float, float, Any]]"
 """Of a function: primitive calls, all calls, its own time, that with what it calls, callers."""
@@ -47,18 +49,19 @@ PROFILED = 2
 END_S = 60.0
 
 
-def report(number: int, *, as_json: bool) -> int:
-    """Measure so many messages, and say what each costs."""
+def report(sent: Publish | Pace, *, as_json: bool) -> int:
+    """Measure so many messages, sent so, and say what each costs."""
+    number = sent.number
     with tempfile.TemporaryDirectory(prefix="onceq-bench-") as name:
         directory = Path(name)
-        found = _costs(directory / "costs", number)
+        found = _costs(directory / "costs", sent)
         profiles = {
-            "source": _of_loop(directory / "source", Publish(number=number)),
-            "store": _of_store(directory / "store", number),
+            "source": _of_loop(directory / "source", sent),
+            "store": _of_store(directory / "store", sent),
             "receiver": _of_loop(directory / "receiver", CatchUp(number=number)),
         }
     for part, stats in profiles.items():
-        found[part]["calls"] = _calls(stats, number)
+        found.setdefault(part, {})["calls"] = _calls(stats, number)
     if as_json:
         for part, costs in found.items():
             rounded = {key: round(value, 3) for key, value in costs.items()}
@@ -82,17 +85,18 @@ def _system(directory: Path) -> Generator[OnceqStream]:
         yield system
 
 
-def _costs(directory: Path, number: int) -> dict[str, dict[str, float]]:
+def _costs(directory: Path, sent: Publish | Pace) -> dict[str, dict[str, float]]:
     """Return the processor time of each part, a message."""
+    number = sent.number
     with _system(directory) as system:
-        system.publish(Publish(number=WARM_UP))
+        perform(system, replace(sent, number=min(WARM_UP, number)))
         parts = {
             "source": [os.getpid()],
             "store": system.stores.pids,
-            "receiver": system.receivers(),
+            **({"receiver": pids} if (pids := system.receivers()) else {}),
         }
         before = {part: processor(pids) for part, pids in parts.items()}
-        seconds = system.publish(Publish(number=number)).seconds
+        seconds = perform(system, sent)
         found = {
             part: _cost(processor(pids).since(before[part]), number * len(pids))
             for part, pids in parts.items()
@@ -109,7 +113,7 @@ def _cost(used: Processor, number: int) -> dict[str, float]:
     }
 
 
-def _of_loop(directory: Path, asked: Publish | CatchUp) -> Stats:
+def _of_loop(directory: Path, asked: Asked) -> Stats:
     """Return the profile of the thread in which a source sends, or a receiver is shown."""
     profile = cProfile.Profile()
 
@@ -117,22 +121,23 @@ def _of_loop(directory: Path, asked: Publish | CatchUp) -> Stats:
         (profile.enable if on else profile.disable)()
 
     with _system(directory) as system:
-        perform(system, replace(asked, number=max(WARM_UP, asked.number)))
+        perform(system, asked)
         system.loop.call(switch(on=True))
         perform(system, asked)
         system.loop.call(switch(on=False))
     return _stats(pstats.Stats(profile))
 
 
-def perform(system: OnceqStream, asked: Publish | CatchUp) -> None:
-    """Do what is asked."""
+def perform(system: OnceqStream, asked: Asked) -> float:
+    """Do what is asked; return the seconds that it took."""
     if isinstance(asked, Publish):
-        system.publish(asked)
-    else:
-        system.catch_up(asked)
+        return system.publish(asked).seconds
+    if isinstance(asked, Pace):
+        return system.pace(asked).seconds
+    return system.catch_up(asked).seconds
 
 
-def _of_store(directory: Path, number: int) -> Stats:
+def _of_store(directory: Path, sent: Publish | Pace) -> Stats:
     """Return the profile of the thread in which a store serves, from its start to its end."""
     with _system(directory) as system:
         home, at = directory / f"store-{PROFILED}", system.stores.listed.split()[PROFILED]
@@ -143,7 +148,7 @@ def _of_store(directory: Path, number: int) -> Stats:
             try:
                 if process.stdout is None or not process.stdout.readline():
                     raise TimeoutError(f"the store ended with {process.wait(END_S)}")
-                system.publish(Publish(number=number))
+                perform(system, sent)
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.wait(END_S)

@@ -15,6 +15,7 @@ from bench.rows import expected
 from bench.scene import Scene
 from bench.stream_cases import ROUNDS, STREAM_CASES
 from bench.systems import UnmeasuredError
+from bench.workers import base as workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,11 +95,16 @@ def test_memory_and_restarts_have_values(tmp_path: Path) -> None:
     assert {one.target is None for one in told.results} == {False}
 
 
+@pytest.mark.parametrize(
+    "sent", [workers.Publish(number=NUMBER), workers.Pace(number=NUMBER)], ids=["flight", "paced"]
+)
 def test_a_profile_says_what_a_message_costs_at_each(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sent: workers.Publish | workers.Pace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(stream_profile, "WARM_UP", 100)
-    assert stream_profile.report(NUMBER, as_json=True) == 0
+    assert stream_profile.report(sent, as_json=True) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     costs = {one["scenario"]: one for one in lines}
     assert set(costs) == {"stream-source", "stream-store", "stream-receiver"}
