@@ -33,6 +33,7 @@ STREAM_PARTITIONS = "links of stores parted, in one direction or both"
 STREAM_SENT = "messages of streams, none lost, doubled or changed"
 STREAM_CUTS = "power cuts of three stores at once"
 STREAM_POINTS = "fault points of streams reached"
+BRIDGE_POINTS = "fault points of bridges of streams reached"
 ORDERED = "schedules of a queue in strict order, none overtaken, never two in flight"
 OUTSTANDING = "requests outstanding at a time, received in random order"
 EVENTS = "recorded history events checked"
@@ -86,6 +87,7 @@ GOALS = (
     Goal(what=STREAM_SENT, small=2_000, proof=20_000_000, long=400_000_000),
     Goal(what=STREAM_CUTS, small=4, proof=100, long=2_000),
     Goal(what=STREAM_POINTS, small=1, proof=15, long=15, all_of=True),
+    Goal(what=BRIDGE_POINTS, small=1, proof=17, long=17, all_of=True),
     Goal(what=ORDERED, small=60, proof=5_000, long=100_000),
     Goal(what=OUTSTANDING, small=1_000, proof=10_000, long=50_000),
     Goal(what=EVENTS, proof=500_000, long=10_000_000),

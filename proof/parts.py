@@ -28,6 +28,7 @@ from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
+from proof.streams_bridges.part import PART as STREAMS_BRIDGES
 from proof.streams_damage.part import PART as STREAMS_DAMAGE
 from proof.streams_faultpoints.part import PART as STREAMS_FAULT_POINTS
 from proof.streams_fuzz.part import PART as STREAMS_FUZZ
@@ -101,6 +102,14 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (STREAMS_FUZZ, (*STREAMS, "proof/streams_fuzz/*")),
     (STREAMS_DAMAGE, (*STREAMS, "proof/streams_damage/*")),
     (STREAMS_FAULT_POINTS, (*STREAMS, *PROCESSES_OF_STREAMS)),
+    (
+        STREAMS_BRIDGES,
+        (
+            *(*STREAMS[:5], "src/onceq/streams/*", "src/onceq/streams/api/*"),
+            *("src/onceq/streams/bridge/*", "src/onceq/model/**/*", "src/onceq/engine/**/*"),
+            *("src/onceq/manager/*", *HARNESS, "proof/streams_bridges/*", "proof/fault_ground.py"),
+        ),
+    ),
     (STREAMS_TORTURE, (*STREAMS, *PROCESSES_OF_STREAMS)),
     (
         STREAMS_POWER_CUT,
