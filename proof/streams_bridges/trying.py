@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import shutil
 import signal
@@ -25,7 +26,7 @@ from proof.streams_bridges.points import CUTS, HELD, What
 from proof.streams_bridges.processes import FENCED, PLANNED, STRUCK, Errand, enter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
@@ -37,6 +38,10 @@ FIRST, MORE = 20, 7
 REACHED_S: Final = 60.0
 DONE_S: Final = 60.0
 AGREE_S: Final = 15.0
+STOPPED_S: Final = 0.01
+"""A process that was told to stand still does by then."""
+SHOWN: Final = 5
+"""So many that are doubled or lost are named."""
 TAKEN_S: Final = 20.0
 """A later life has all done within this; a process waits at its point for somewhat longer."""
 HELD_S: Final = 1.0
@@ -104,7 +109,7 @@ class Run:
             self._put(MORE)
             if not soon(lambda: self._tick() and (self._is_done() or self._has_failed()), DONE_S):
                 return [f"not all was done after {DONE_S:.0f} s; {self._said()}"]
-            return [*self._deaths(), *self._judged()]
+            return self._deaths() or self._judged()
 
     # its processes
 
@@ -146,6 +151,17 @@ class Run:
             one.kill()
             one.join()
 
+    def _end_unstruck(self) -> None:
+        """Kill a life, unless it has come to its point: it stands still while that is looked at."""
+        with self._lock:
+            alive = [one for one in self._alive if one.exitcode is None]
+        _signal(alive, signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        if self._has_come():
+            _signal(alive, signal.SIGCONT)
+        else:
+            self._end()
+
     def _reach(self) -> None:
         """Run until it has struck; what a life does only once is done by the next one, too."""
         until = time.monotonic() + REACHED_S
@@ -153,8 +169,7 @@ class Run:
             if soon(lambda: self._tick() and (self._has_struck() or self._is_idle()), 1.0):
                 if self._has_struck():
                     return
-                if not self._has_come():
-                    self._end()
+                self._end_unstruck()
                 self._put(MORE)
 
     def _is_idle(self) -> bool:
@@ -254,12 +269,19 @@ class Run:
         return f"ended: {self._codes}, said: {' | '.join(lines[-6:])}"
 
 
+def _signal(alive: Iterable[BaseProcess], what: signal.Signals) -> None:
+    for one in alive:
+        with contextlib.suppress(ProcessLookupError):
+            if one.pid is not None:
+                os.kill(one.pid, what)
+
+
 _SESSIONS: Final = itertools.count(1_000)
 
 
 def _differs(found: Sequence[object], wanted: Sequence[object]) -> str:
     """Say how what was found is not what was wanted."""
-    doubled = sorted({str(one) for one in found if found.count(one) > 1})
-    lost = [str(one) for one in wanted if one not in found]
+    doubled = sorted({str(one) for one in found if found.count(one) > 1})[:SHOWN]
+    lost = [str(one) for one in wanted if one not in found][:SHOWN]
     order = "" if doubled or lost else "; not in order" * (list(found) != list(wanted))
     return f"{len(found)} of {len(wanted)}, doubled {doubled}, lost {lost}{order}"
