@@ -23,6 +23,10 @@ FIRST_SHARE, LAST_SHARE = 0.03, 0.85
 """Between these shares of the bars booked all strikes fall: there is work left after the last."""
 
 
+FEEDS_UNTIL: Final = 2 / 3
+"""Feeds are struck among the first of the strikes: they have sent all long before it is booked."""
+
+
 class Deed(enum.StrEnum):
     """What is done to a part."""
 
@@ -58,6 +62,16 @@ class Struck:
     recovery_s: float | None = None
 
 
+def _bring_feeds_forward(planned: list[tuple[Deed, str]], chance: random.Random) -> None:
+    """Swaps what feeds suffer late with what others suffer early."""
+    early = int(len(planned) * FEEDS_UNTIL)
+    for place in range(early, len(planned)):
+        if planned[place][1] in FEEDS:
+            others = [n for n in range(early) if planned[n][1] not in FEEDS]
+            other = chance.choice(others)
+            planned[place], planned[other] = planned[other], planned[place]
+
+
 def draw_schedule(seed: int, kills: int = KILLS, delay_max_s: float = 0.5) -> list[Strike]:
     """Returns the strikes in order: each target killed so often, one store wiped, a feed frozen."""
     chance = random.Random(seed)  # noqa: S311 - not a secret: a seed names a schedule
@@ -65,6 +79,7 @@ def draw_schedule(seed: int, kills: int = KILLS, delay_max_s: float = 0.5) -> li
     if kills:
         planned += [(Deed.WIPE, chance.choice(STORES)), (Deed.FREEZE, chance.choice(FEEDS))]
     chance.shuffle(planned)
+    _bring_feeds_forward(planned, chance)
     width = (LAST_SHARE - FIRST_SHARE) / max(1, len(planned))
     return [
         Strike(
