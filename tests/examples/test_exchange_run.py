@@ -241,3 +241,12 @@ def test_arguments_that_cannot_be_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parse(arguments, {})
     assert caught.value.code == 2
+
+
+def test_feeds_are_struck_while_they_have_much_left_to_send() -> None:
+    for seed in range(200):
+        strikes = faults.draw_schedule(seed)
+        of_feeds = [one.share for one in strikes if one.target in faults.FEEDS]
+        assert len(of_feeds) > 2 * len(faults.FEEDS)
+        assert max(of_feeds) < 0.6
+        assert strikes[-1].share > 0.7
