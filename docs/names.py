@@ -70,8 +70,8 @@ DIFFERS: dict[str, str] = {
     " is closed frees the registration at once, as epochs make that safe",
     "consensus_sequence_number_behavior": "of a source it decides what `RegistrationComplete`"
     " reports, not where it goes on: that is the end of the log that has all that is stable",
-    "create": "`quorum` lets a new stream begin while some of its stores are silent, which UM always"
-    " does; by default all must have noted it, or two wiped stores and a silent third begin it anew",
+    "create": "of ours alone: every store must have noted a new stream, or two wiped stores and a"
+    " silent third would begin it anew; `quorum` lets it begin while some are silent",
     "late_join": "UM's default is off, and persistence turns it on; here it is on, and may be"
     " turned off beside stores",
     "retransmit_request_maximum": "`None` is UM's 0; 0 asks for nothing of before",

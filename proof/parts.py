@@ -76,9 +76,12 @@ IN_MEMORY = (
     "src/onceq/history/*",
     *BEHAVIOURS,
 )
-STREAMS = (
+ROOMS_OF_STREAMS = (
     *(f"src/onceq/streams/{one}/**/*" for one in ("model", "net", "receiver", "source", "store")),
     *("!src/onceq/streams/store/metrics.py", "!src/onceq/streams/*/exposing.py"),
+)
+STREAMS = (
+    *ROOMS_OF_STREAMS,
     "proof/streams_simulation/*",
     "proof/streams_model/*",
 )
@@ -105,9 +108,8 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (
         STREAMS_BRIDGES,
         (
-            *(*STREAMS[:5], "src/onceq/streams/*", "src/onceq/streams/api/*"),
-            *("src/onceq/streams/bridge/*", "src/onceq/model/**/*", "src/onceq/engine/**/*"),
-            *("src/onceq/manager/*", *HARNESS, "proof/streams_bridges/*", "proof/fault_ground.py"),
+            *(*NATIVE, *ROOMS_OF_STREAMS, "src/onceq/streams/*", "src/onceq/streams/api/*"),
+            *("src/onceq/streams/bridge/*", "proof/streams_bridges/*", *FAULTS),
         ),
     ),
     (STREAMS_TORTURE, (*STREAMS, *PROCESSES_OF_STREAMS)),

@@ -14,7 +14,7 @@ import pytest
 
 import onceq
 from onceq.errors import InvalidValue
-from tests.cli.parts import ROOT, run_here
+from tests.cli.parts import ROOT, Cli, run_here
 from tests.parts import plain, rows, wait_until
 from tests.streams.api.towns import town
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.cli.parts import Cli
 
-APP = "tests.cli.bridge_app"
+APP = "tests.streams.bridge_app"
 OUT: onceq.Queue[bytes, bytes] = onceq.Queue("out", bytes, bytes)
 WITHIN_S = 60.0
 RELAY = ("relay", "out", "lines", "--source", "0x7e1", "--name", "out")
@@ -103,9 +102,9 @@ class Started:
 
 
 @pytest.fixture
-def bridges(cli: Cli, tmp_path: Path) -> Iterator[Bridges]:
+def bridges(conninfo: str, repository: str, tmp_path: Path) -> Iterator[Bridges]:
     with town() as stores:
-        yield Bridges(cli, stores.at(), tmp_path)
+        yield Bridges(Cli(conninfo, repository), stores.at(), tmp_path)
 
 
 def lines(count: int, begin: int = 0) -> list[str]:
@@ -202,7 +201,7 @@ def test_a_bridge_that_was_made_for_a_repository_runs_nowhere_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(os.environ, "STORES", "127.0.0.1:1")
-    from tests.cli import bridge_app  # noqa: PLC0415 - it reads the environment
+    from tests.streams import bridge_app  # noqa: PLC0415 - it reads the environment
 
     with pytest.raises(InvalidValue, match="made for 'elsewhere', and is to run with 'here'"):
         bridge_app.elsewhere.run(repository="here")
