@@ -11,6 +11,7 @@ from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks, encoding, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage
+from onceq.streams.model.ending import EndStream, Gone
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.options import OPTIONS, Option, Scope, settled
 from onceq.streams.model.quorum import Intergroup, listed
@@ -93,6 +94,7 @@ HAS = Promised(bridge=BRIDGE, hints=(ABC,), end=12, stable=9, whole=False, posit
         asks.Acknowledge(stream=1, regid=7, below=3),
         asks.Deregister(stream=1, regid=7),
         uses.Leave(stream=1, key="session 5", life=9),
+        EndStream(stream=1, topic="bars", session=9),
     ],
 )
 def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
@@ -124,6 +126,8 @@ def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
         asks.Full(end=12, blocking=7),
         asks.Registered(epoch=2, regid=7, old=True, below=3),
         asks.Range(begin=3, end=9, frames=2, missing=True),
+        asks.Found(gone=(1, 2**64 - 1)),
+        Gone(stream=1),
     ],
 )
 def test_an_answer_arrives_as_it_was_sent(answer: asks.Answer) -> None:

@@ -178,3 +178,26 @@ def test_a_new_stream_begins_with_a_quorum_if_a_person_says_so(
     file.write_text("one\ntwo\n")
     sent = json(*sends, "30")
     assert sent == [{"v": 1, "sent": 1, "first": 1, "next_number": 2}]
+
+
+def test_a_stream_is_deregistered_by_who_types_its_topic(
+    stores: list[Served], tmp_path: Path
+) -> None:
+    at = addresses(stores)
+    file = tmp_path / "bars"
+    file.write_text("one\n")
+    json("send", "bars", str(file), "--source", "0x7e1", "--stores", at)
+    words = ("deregister", *NAMED, "--stores", at)
+    answer = run_here("stream", *words)
+    assert (answer.code, "that is not 'bars': nothing happened" in answer.err) == (2, True)
+    assert len(json("list", "--stores", at)) == 1
+    rows = json(*words, "--yes")
+    assert [row["text"] for row in rows] == ["deregistered"] * 3
+    assert json("list", "--stores", at) == []
+    assert {row["text"] for row in json(*words, "--yes", code=3)} == {"did not know it"}
+    sent = json("send", "bars", str(file), "--source", "0x7e1", "--stores", at)
+    assert sent == [{"v": 1, "sent": 1, "first": 0, "next_number": 1}]
+    stores[0].stop()
+    rows = json(*words, "--yes", code=1)
+    told = ["deregistered", "deregistered", "does not answer: ask again"]
+    assert sorted(row["text"] for row in rows) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,14 @@ from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.listing import Found, Told
 from onceq.cli.output import Output, hint
 from onceq.cli.units import session_of
-from onceq.streams.model import listings
-from onceq.streams.net.asking import Deregistered, deregistered, listed_all
+from onceq.errors import InvalidValue
+from onceq.streams.model import asks, listings
+from onceq.streams.net.asking import (
+    Deregistered,
+    deregistered,
+    listed_all,
+    stream_deregistered,
+)
 
 if TYPE_CHECKING:
     from onceq.cli.streams import Asked, Named
@@ -176,10 +183,46 @@ def deregister(output: Output, topic: str, named: Named, receiver: str) -> int:
             return {**silent, **done}
 
     done = asyncio.run(run())
+    return _told(
+        output, done, f"no store that answers knows {receiver!r} as a receiver of {topic!r}"
+    )
+
+
+def deregister_stream(output: Output, topic: str, named: Named, *, yes: bool) -> int:
+    """Has all stores of a stream delete it, when a person has typed its topic."""
+    session = session_of(named.source, "--source")
+    if not yes:
+        _confirm(topic, named)
+
+    async def run() -> Mapping[str, Deregistered]:
+        async with listing.asking(named) as (asker, own):
+            look = asks.Look(topic=topic, session=session)
+            return await stream_deregistered(asker, own, look, named.timeout)
+
+    text = f"no store that answers knows a stream of topic {topic!r} and session {named.source}"
+    return _told(output, asyncio.run(run()), text)
+
+
+def _confirm(topic: str, named: Named) -> None:
+    """Raises InvalidValue unless a person types the topic."""
+    hint(
+        f"onceq: this deletes all that the source of session {named.source} ever sent on topic"
+        f" {topic!r}, and where its receivers are."
+    )
+    sys.stderr.write("Type the topic to go on: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != topic:
+        raise InvalidValue(
+            f"that is not {topic!r}: nothing happened; type the topic, or give --yes"
+        )
+
+
+def _told(output: Output, done: Mapping[str, Deregistered], unknown: str) -> int:
+    """Tells what came of it at each store; returns the exit code."""
     output.rows(
         DEREGISTERED_COLUMNS, [{"store": one, "text": done[one].value} for one in sorted(done)]
     )
-    if not {Deregistered.DONE, Deregistered.NOT_NOW} & set(done.values()):
-        hint(f"onceq: no store that answers knows {receiver!r} as a receiver of {topic!r}")
+    if set(done.values()) <= {Deregistered.UNKNOWN, Deregistered.SILENT}:
+        hint(f"onceq: {unknown}")
         return NOT_FOUND
     return OK if set(done.values()) <= {Deregistered.DONE, Deregistered.UNKNOWN} else VIOLATION

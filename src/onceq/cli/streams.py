@@ -121,16 +121,21 @@ def deregister(
     named: Named,
     *,
     receiver: Annotated[
-        str, typer.Option(help="Its name, as `onceq stream show` has it: 'session b5'.")
-    ],
+        str | None, typer.Option(help="Its name, as `onceq stream show` has it: 'session b5'.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the topic again.")] = False,
 ) -> int:
-    """Have stores forget a receiver that never comes back, so that they wait for it no more.
+    """Have stores forget a receiver that never comes back, or without --receiver the whole stream.
 
-    What it has not acknowledged may then be given up. Exit 3: no store knows it; 1: some store did
+    What a receiver has not acknowledged may then be given up. A stream is deleted for ever, with
+    all that was sent, and its source begins anew; refused (exit 4) while the source is live, or so
+    few stores answer that it might come to nothing. Exit 3: no store knows it; 1: some store did
     not do it, and is to be asked again.
     """
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
+    if receiver is None:
+        return streaming.deregister_stream(invoked.output, topic, named, yes=yes)
     return streaming.deregister(invoked.output, topic, named, receiver)
 
 

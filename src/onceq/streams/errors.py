@@ -60,7 +60,10 @@ class RegistrationInUse(OperatingError):
 
 
 class SourceSucceeded(OperatingError):
-    """A later life of this source has taken over: this one will never send again."""
+    """A later life of this source has taken over: this one will never send again.
+
+    Or a person has deregistered its stream, while its stores heard nothing of it.
+    """
 
 
 class NumberConflict(OperatingError):
@@ -74,7 +77,7 @@ class FlightFull(OperatingError):
 class StreamReplaced(OperatingError):
     """A stream is not the one whose position is known, or ends below it: nothing was taken of it.
 
-    All its stores forgot it, or a person accepted that some of it is lost.
+    All its stores forgot it, a person deregistered it, or accepted that some of it is lost.
     """
 
 

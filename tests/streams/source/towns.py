@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceq.streams.model import asks, frames, ops
+from onceq.streams.model.ending import EndStream, Gone
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.source.epochs import Begun, SourceLife, Timing
 from onceq.streams.source.recovering import Past, Recovered, recover
+from onceq.streams.store import ending
 from onceq.streams.store.catalogue import Step
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.program import Keep, Perform, admit
@@ -51,14 +53,24 @@ class Town:
         if store in self.down or store not in self.stores:
             return None
         self.asked.append((store, ask))
-        if isinstance(ask, asks.Admit):
+        if isinstance(ask, asks.Admit) and not self.is_gone(store, ask.stream):
             return self.run(admit(ask), store)  # type: ignore[no-any-return] # as it is declared
         its = self.stores[store]
+        if not isinstance(ask, EndStream) and (gone := ending.refused(its.catalogue, ask)):
+            return gone
         decided = ASKS[type(ask)](its.catalogue, ask)
         if isinstance(decided, Step):
             its.do(decided)
             return decided.answer
         return decided
+
+    def is_gone(self, store: str, stream: int) -> bool:
+        return self.stores[store].catalogue.of(stream).is_gone
+
+    def deregister(self, stores: str, stream: int = 0) -> None:
+        for store in stores:
+            its = EndStream(stream=stream or S, topic="bars", session=9)
+            assert isinstance(self.answer(store, its), Gone)
 
     def perform(self, op: Any, store: str) -> Any:
         match op:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import given
+from onceq.streams.api import deregistering, given
 from onceq.streams.api.async_receiver import AsyncReceiver
 from onceq.streams.api.async_source import REGISTERED_S, AsyncSource
 from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
@@ -97,6 +97,30 @@ class AsyncStreamContext:
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
         return AsyncReceiver(topic, show, parts, self._shared, on_event=on_event)
+
+    async def deregister(
+        self,
+        topic: Topic[Any],
+        *,
+        stores: str,
+        session_id: int | None = None,
+        timeout_s: float = deregistering.TIMEOUT_S,
+    ) -> frozenset[str]:
+        """Delete a stream for ever: what was sent in it, and its receivers' positions.
+
+        Return the stores that must be asked again, by the same call: they did not answer, or could
+        not note it. What they have counts for nothing as soon as a stable set of stores has done
+        it; the next life of the source begins a new stream, from number 0. stores: of the stream's
+        list; the others are learned. session_id: of its source, instead of the context's.
+        timeout_s: how long a store is waited for. If a former call was not done everywhere, this
+        finishes it, and what was sent since stays. Raises RegistrationInUse while a life of the
+        source is live, NotRegistered if too few stores answer: then nothing has happened; and
+        InvalidValue, InvalidName. A receiver that lives ends with StreamReplaced.
+        """
+        self._check(topic)
+        return await deregistering.deregister(
+            self._shared, topic, stores=stores, session_id=session_id, timeout_s=timeout_s
+        )
 
     def _check(self, topic: object) -> None:
         check_topic(topic)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import given
+from onceq.streams.api import deregistering, given
 from onceq.streams.api.async_source import REGISTERED_S
 from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
 from onceq.streams.api.loop_thread import EventThread, LoopThread
@@ -118,6 +118,21 @@ class StreamContext:
         )
         self._made.append(made)
         return made
+
+    def deregister(
+        self,
+        topic: Topic[Any],
+        *,
+        stores: str,
+        session_id: int | None = None,
+        timeout_s: float = deregistering.TIMEOUT_S,
+    ) -> frozenset[str]:
+        """Delete a stream for ever; return the stores to ask again. See AsyncStreamContext."""
+        self._check(topic)
+        asked = deregistering.deregister(
+            self._shared, topic, stores=stores, session_id=session_id, timeout_s=timeout_s
+        )
+        return self._loop.call(asked)
 
     def _check(self, topic: object) -> None:
         check_topic(topic)

@@ -169,6 +169,11 @@ def _list(shared: Shared, stores: object, options: Mapping[str, Any]) -> StoreLi
     return made
 
 
+def store_list(shared: Shared, stores: object) -> StoreList:
+    """Return the list of stores that are to be asked. Raises InvalidValue."""
+    return _list(shared, stores, settled({}, Scope.SOURCE))
+
+
 class SourceParts(msgspec.Struct, frozen=True, kw_only=True):
     """What a source is made of: its core, where it listens, and its options."""
 

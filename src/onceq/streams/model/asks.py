@@ -14,6 +14,7 @@ import msgspec
 
 from onceq.streams.model import listings, uses
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
+from onceq.streams.model.ending import EndStream, Gone
 from onceq.streams.model.losses import Losses
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.tagged import Tagged
@@ -21,7 +22,8 @@ from onceq.streams.model.tombstones import Mark
 
 NAME_MAX: Final = 255
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+EPOCH_MAX: Final = (1 << 32) - 1
+Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 """As long as frames have room for it: no life could send in a later one."""
 Regid: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """An id that a receiver chooses: so many are left to those that choose none."""
@@ -221,7 +223,8 @@ class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`.
 
     session, regid, late_join: of the source, as this store knows them. used: the live user that the
-    source's registration has there, as a look is told.
+    source's registration has there, as a look is told. gone: the streams of that topic and session
+    which were deregistered here.
     """
 
     stream: Natural = 0
@@ -232,6 +235,7 @@ class Found(Tagged, frozen=True):
     regid: Natural = 0
     late_join: bool = True
     used: uses.InUse | None = None
+    gone: tuple[Natural, ...] = ()
 
 
 class Taken(Tagged, frozen=True):
@@ -332,6 +336,7 @@ Ask: TypeAlias = (
     | Deregister
     | Positions
     | uses.Leave
+    | EndStream
 )
 Said: TypeAlias = Learn | Confirm
 """What a receiver says to its source."""
@@ -353,4 +358,5 @@ Answer: TypeAlias = (
     | Registered
     | Range
     | uses.InUse
+    | Gone
 )

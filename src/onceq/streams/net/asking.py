@@ -1,12 +1,19 @@
-"""What a person asks stores: which streams there are, and to forget a receiver."""
+"""What a person asks stores: which streams there are, and to forget a receiver, or a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
 
+from onceq.streams.errors import NotRegistered, RegistrationInUse
 from onceq.streams.model import asks, listings
+from onceq.streams.model.choice import newest, seen
+from onceq.streams.model.ending import EndStream, Gone
+from onceq.streams.model.quorum import StoreList, are_stable, stores_of
+from onceq.streams.model.uses import InUse
 from onceq.streams.net.asker import Asker
 
 
@@ -39,6 +46,8 @@ class Deregistered(enum.Enum):
     UNKNOWN = "did not know it"
     NOT_NOW = "is between two epochs: ask again"
     SILENT = "does not answer: ask again"
+    IN_USE = "hears a live source of it: end that, and ask again"
+    FULL = "has no room to note it: give it some, and ask again"
 
 
 async def deregistered(
@@ -71,3 +80,83 @@ async def _deregistered(
     if given is None:
         return Deregistered.SILENT
     return Deregistered.DONE if isinstance(given[0], asks.Holding) else Deregistered.NOT_NOW
+
+
+_ENDED: Final = {Gone: Deregistered.DONE, InUse: Deregistered.IN_USE, asks.Full: Deregistered.FULL}
+
+
+async def stream_deregistered(
+    asker: Asker, own: StoreList, named: asks.Look, within_s: float
+) -> Mapping[str, Deregistered]:
+    """Have all stores of a stream drop it, and keep a tombstone; return what came of it at each.
+
+    own: stores to begin with; the stream's own are asked, too. If some of them have not heard of an
+    earlier deregistration, that is what they are told, and what was sent since stays. Raises
+    RegistrationInUse while a life of its source is live, NotRegistered if so few answer that it
+    might come to nothing: nothing has happened then. Nobody knows it: all say UNKNOWN.
+    """
+    stores, found = own.stores, dict[str, asks.Found]()
+    for _ in range(2):
+        found |= await _looked(asker, stores - found.keys(), named, within_s)
+        lists = seen(own, (one.has for one in found.values()))
+        stores = stores_of(lists)
+    streams = _to_end(found)
+    silent = dict.fromkeys(stores, Deregistered.SILENT)
+    if not streams:
+        return silent | dict.fromkeys(found, Deregistered.UNKNOWN)
+    _refuse(own, found, streams, named)
+    ends = [
+        EndStream(stream=stream, topic=named.topic, session=named.session)
+        for stream in sorted(streams)
+    ]
+    names = sorted(found)
+    done = await asyncio.gather(*(_ended(asker, store, ends, within_s) for store in names))
+    return silent | dict(zip(names, done, strict=True))
+
+
+async def _looked(
+    asker: Asker, stores: AbstractSet[str], named: asks.Look, within_s: float
+) -> dict[str, asks.Found]:
+    names = sorted(stores)
+    given = await asyncio.gather(*(asker.ask(store, named, within_s) for store in names))
+    answers = {store: one[0] for store, one in zip(names, given, strict=True) if one is not None}
+    return {store: one for store, one in answers.items() if isinstance(one, asks.Found)}
+
+
+def _to_end(found: Mapping[str, asks.Found]) -> set[int]:
+    """Return the streams to deregister: those of which only some have a tombstone, or else all."""
+    gone = {stream for one in found.values() for stream in one.gone}
+    late = {stream for stream in gone if any(stream not in one.gone for one in found.values())}
+    return late or {one.stream for one in found.values() if one.stream}
+
+
+def _refuse(
+    own: StoreList, found: Mapping[str, asks.Found], streams: AbstractSet[int], named: asks.Look
+) -> None:
+    """Raise why streams cannot be deregistered now, if they cannot."""
+    what = f"the stream of topic {named.topic!r} and session {named.session:#x}"
+    its = {store: one for store, one in found.items() if one.stream in streams}
+    used = sorted(store for store, one in its.items() if one.used is not None)
+    if used:
+        raise RegistrationInUse(
+            f"{what} has a live source, as {' '.join(used)} hears: nothing was done. End the"
+            " source, or wait until it is silent for its activity_timeout_ms, and ask again"
+        )
+    record = newest(one.has for one in its.values())
+    if not are_stable((own,) if record is None else record.governs, found.keys()):
+        raise NotRegistered(
+            f"only {' '.join(sorted(found)) or 'none'} of the stores of {what} answers, which may"
+            " be overruled by the others: nothing was done. Start more of them, and ask again"
+        )
+
+
+async def _ended(
+    asker: Asker, store: str, ends: Iterable[EndStream], within_s: float
+) -> Deregistered:
+    """Have a store drop streams; return the first that came of it but that it did."""
+    for one in ends:
+        given = await asker.ask(store, one, within_s)
+        came = Deregistered.SILENT if given is None else _ENDED[type(given[0])]
+        if came is not Deregistered.DONE:
+            return came
+    return Deregistered.DONE

@@ -13,8 +13,11 @@ from functools import partial
 from typing import Final
 
 from onceq.model.ops.base import Program
+from onceq.streams.errors import StreamReplaced
 from onceq.streams.model import asks
+from onceq.streams.model.ending import Gone
 from onceq.streams.model.ops import AskStores, WaitUntil
+from onceq.streams.model.quorum import are_stable
 from onceq.streams.model.uses import InUse, is_receiver_in_use
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.placing import Registration, Who, has_all, in_use
@@ -30,7 +33,7 @@ class Acknowledging:
     """What stores have noted of a life of a receiver: its ids there, and its positions.
 
     silent: stores that did not answer when they were asked last; used: those that have another life
-    in its place.
+    in its place; gone: those at which the stream was deregistered.
     """
 
     def __init__(self, who: Who, registration: Registration) -> None:
@@ -42,6 +45,7 @@ class Acknowledging:
         self._left_out: dict[str, int] = {}
         self.silent: set[str] = set()
         self.used: set[str] = set()
+        self.gone: set[str] = set()
 
     @property
     def regids(self) -> dict[str, int]:
@@ -95,6 +99,9 @@ class Acknowledging:
                     self._noted[store] = below
                 case asks.NotAdmitted():
                     self._regids.pop(store, None)  # it forgot, or is between two epochs
+                case Gone():
+                    self._left_out[store] = PAUSE
+                    self.gone.add(store)
                 case InUse():
                     self._left_out[store] = PAUSE
                     self.used.add(store)
@@ -103,7 +110,15 @@ class Acknowledging:
                     self.silent |= {store} if given is None else set()
 
     def refuse_if_replaced(self, core: Delivering) -> None:
-        """Raise RegistrationInUse if another life has come in at too many stores."""
+        """Raise RegistrationInUse if another life has come in at too many stores.
+
+        Raises StreamReplaced if the stream was deregistered at a stable set of them.
+        """
+        if are_stable(core.lists, self.gone):
+            raise StreamReplaced(
+                f"the stream of topic {self.who.topic!r} was deregistered: nothing comes of it any"
+                " more. Begin again, and what its source sends next is received from number 0"
+            )
         if is_receiver_in_use(core.lists, self.used):
             raise in_use(self.who, self.used)
 

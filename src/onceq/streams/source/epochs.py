@@ -49,8 +49,21 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
         since all stores lost it has the same id, and is told by its epochs: they begin with the
         clock, behind any that the lost one had, unless it had more than one a second.
         """
-        named = hashlib.sha256(f"{self.session:x} {self.topic}".encode()).digest()
-        return int.from_bytes(named[:8], "little") or 1
+        return self.fresh_beside(frozenset())
+
+    def fresh_beside(self, gone: AbstractSet[int]) -> int:
+        """Return that id, if streams of the source were deregistered. gone: their ids.
+
+        Each that is follows from the one before. Who does not know the last of them tries one that
+        a stable set of stores refuses, so that no two lives send in different ones.
+        """
+        name, stream = f"{self.session:x} {self.topic}", 0
+        for turn in range(len(gone) + 1):
+            named = hashlib.sha256((f"{name} {turn}" if turn else name).encode()).digest()
+            stream = int.from_bytes(named[:8], "little") or 1
+            if stream not in gone:
+                break
+        return stream
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):

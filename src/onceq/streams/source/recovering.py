@@ -28,6 +28,7 @@ from onceq.streams.model.choice import (
     outdated,
     seen,
 )
+from onceq.streams.model.ending import Gone
 from onceq.streams.model.log import merged, recorded
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.options import Creation
@@ -35,6 +36,7 @@ from onceq.streams.model.quorum import StoreList, stores_of
 from onceq.streams.model.states import LOOKS_MAX
 from onceq.streams.model.uses import InUse, may_take_over, own_part
 from onceq.streams.source.admitting import admit
+from onceq.streams.source.believing import believed
 from onceq.streams.source.creating import begun_by_quorum, is_known
 from onceq.streams.source.epochs import (
     Begun,
@@ -234,7 +236,8 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     if not past.epochs and any(one.used is not None for one in found.values()):
         lists = seen(lists[-1], (one.has for one in found.values()))  # its list may be another
         found |= yield from _ask(life, session, stores_of(lists) - found.keys(), timing)
-    stream = past.stream or _called(found).stream or life.fresh
+    found, dead = yield from believed(life, found, timing)
+    stream = past.stream or _called(found).stream or life.fresh_beside(dead)
     of_stream = {store: one for store, one in found.items() if one.stream == stream}
     last = max(of_stream.values(), key=lambda one: one.has.admitted, default=asks.Found())
     return _Looked(
@@ -245,8 +248,8 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
         top=max((past.epoch, past.tried, *(one.promised for one in of_stream.values()))),
         refused=frozenset(
             store
-            for store, one in of_stream.items()
-            if past.epochs and one.promised > past.epoch and one.life != life.life
+            for store, one in found.items()
+            if past.epochs and (stream in one.gone or _is_overtaken(life, past, one, stream))
         ),
         answered=frozenset(found),
         used={
@@ -255,8 +258,12 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
             if one.used is not None and one.used.life != life.life
         },
         lists=lists,
-        is_known=any(is_known(one.has) for one in found.values()),
+        is_known=any(is_known(one.has) or not dead.issuperset(one.gone) for one in found.values()),
     )
+
+
+def _is_overtaken(life: SourceLife, past: Past, one: asks.Found, stream: int) -> bool:
+    return one.stream == stream and one.promised > past.epoch and one.life != life.life
 
 
 def _ask(
@@ -323,7 +330,7 @@ def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
         for late in outdated(before.known, has) - {store}:
             promised.pop(late, None)
     known = merged((before.known, *(dict(has.fillings) for has in given.values())))
-    full = {store for store, one in answers.items() if isinstance(one, asks.Full)}
+    full = {store for store, one in answers.items() if isinstance(one, asks.Full | Gone)}
     taken = {store for store, one in answers.items() if isinstance(one, asks.Taken)}
     return _Fenced(
         promised=promised,

@@ -133,7 +133,10 @@ def refuse_if_over(ended: WhyEnded | None, life: SourceLife) -> None:
             " this one a session, or RegIDs, of its own"
         )
     if ended is WhyEnded.SUCCEEDED:
-        raise SourceSucceeded("a later life of this source sends: end this one")
+        raise SourceSucceeded(
+            "a later life of this source sends, or a person has deregistered its stream: end this"
+            " one"
+        )
     if ended is WhyEnded.CONFLICT:
         raise NumberConflict(
             "a store has a number of this life with another content: end this one, and look for who"

@@ -282,8 +282,9 @@ class Catalogue:
         """Tell what there is of the stream of a topic and session."""
         its = [one for one in self._with_regid(ask.regid) if one.topic == ask.topic]
         held = _last(its) or self._called(ask.topic, ask.session)
+        gone = tuple(one.stream for one in self._named(ask.topic, ask.session) if one.is_gone)
         if held is None:
-            return asks.Found()
+            return asks.Found(gone=gone)
         return asks.Found(
             stream=held.stream,
             promised=held.promised,
@@ -292,11 +293,13 @@ class Catalogue:
             session=held.session,
             regid=held.regid,
             late_join=held.late_join,
+            gone=gone,
         )
 
     def learn(self, ask: asks.Learn) -> asks.Answer:
         """Tell what a receiver must know of the stream of a topic and session."""
-        sessions = sorted({one.session for one in self.streams.values() if one.topic == ask.topic})
+        its = (one for one in self.streams.values() if one.topic == ask.topic and not one.is_gone)
+        sessions = sorted({one.session for one in its})
         if ask.session == 0 and len(sessions) > 1:
             return asks.Others(streams=tuple((ask.topic, one) for one in sessions[:OTHERS_MAX]))
         held = self._called(ask.topic, ask.session or next(iter(sessions), 0))
@@ -316,12 +319,12 @@ class Catalogue:
         )
 
     def _called(self, topic: str, session: int) -> Held | None:
-        """Return the last stream that was called by a topic and session."""
-        return _last(
-            one
-            for one in self.streams.values()
-            if topic and (one.topic, one.session) == (topic, session)
-        )
+        """Return the last stream that was called by a topic and session, if it is not gone."""
+        return _last(one for one in self._named(topic, session) if not one.is_gone)
+
+    def _named(self, topic: str, session: int) -> list[Held]:
+        its = self.streams.values()
+        return [one for one in its if topic and (one.topic, one.session) == (topic, session)]
 
     def positions(self, ask: asks.Positions) -> asks.Answer:
         """Tell another store of the same epoch what receivers have acknowledged."""

@@ -219,6 +219,9 @@ class DiskStore(Store):
                 self.weights.admit(
                     local, record.kept, self._clock(), record.end, begin=record.begin
                 )
+            case records.Ended():
+                self.index.admit(local, 0, 0)
+                self.weights.admit(local, 0, self._clock(), 0)
             case records.Trimmed():
                 self.index.trim(local, record.below)
                 self.weights.of(local).trim(record.below)

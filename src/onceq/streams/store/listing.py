@@ -47,7 +47,8 @@ def _receivers(held: Held) -> Iterator[listings.Registrant]:
 
 def streams(catalogue: Catalogue, ask: asks.Streams) -> listings.Listing:
     """Return the first streams that are asked for, and whether there are more."""
-    wanted = sorted(stream for stream in catalogue.streams if stream > ask.after)
+    its = catalogue.streams.values()
+    wanted = sorted(one.stream for one in its if one.stream > ask.after and not one.is_gone)
     found: list[listings.Listed] = []
     size = 0
     for stream in wanted:

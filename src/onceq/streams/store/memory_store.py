@@ -74,6 +74,8 @@ class MemoryStore(Store):
             case records.Admitted():
                 below = record.kept if record.begin <= record.kept else 0  # others trimmed the rest
                 self._admitted(local, below, record.end)
+            case records.Ended():
+                self._admitted(local, 0, 0)
             case records.Trimmed():
                 self._of(local).trim(record.below)
                 self.weights.of(local).trim(record.below)

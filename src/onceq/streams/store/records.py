@@ -101,6 +101,14 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream was deregistered: nothing is left of it but that. topic, session: its source's."""
+
+    stream: int
+    topic: str = ""
+    session: int = 0
+
+
 class Receiver(msgspec.Struct, frozen=True, kw_only=True):
     """A receiver that is registered here. regid: its id at this store, and at no other.
 
@@ -126,6 +134,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """All that a store knows of a stream but its frames. local: its short number in the log.
 
     session, regid, address, late_join: of its source; regid: at this store, and no other's there.
+    is_gone: it was deregistered; then it is as one that was promised to nobody, and nothing more.
     """
 
     stream: int
@@ -146,6 +155,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     positions: Mapping[str, int] = {}
     receivers: tuple[Receiver, ...] = ()
     marks: Mapping[str, int] = {}
+    is_gone: bool = False
 
     @property
     def admitted(self) -> int:
@@ -174,7 +184,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Record: TypeAlias = (
-    Promised | Admitted | Registered | Acknowledged | Deregistered | Trimmed | Passed
+    Promised | Admitted | Registered | Acknowledged | Deregistered | Trimmed | Passed | Ended
 )
 
 KINDS: Final[dict[type[Any], EntryKind]] = {
@@ -185,6 +195,7 @@ KINDS: Final[dict[type[Any], EntryKind]] = {
     Deregistered: EntryKind.DEREGISTER,
     Trimmed: EntryKind.TRIM,
     Passed: EntryKind.PASS,
+    Ended: EntryKind.END,
 }
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -235,6 +246,15 @@ def after(held: Held, record: Record) -> Held:
         case Passed():
             end = max(held.end, record.end)
             return replace(held, begin=end, end=end)
+        case Ended():
+            return Held(
+                stream=held.stream,
+                local=held.local,
+                topic=record.topic,
+                session=record.session,
+                promised=asks.EPOCH_MAX,
+                is_gone=True,
+            )
 
 
 def _after_control(held: Held, record: Promised | Admitted) -> Held:

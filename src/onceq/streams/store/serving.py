@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
 from onceq.streams.model import asks, encoding, frames, uses
+from onceq.streams.model.ending import EndStream, Gone
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
-from onceq.streams.store import acts, lifetimes, limits, listing
+from onceq.streams.store import acts, ending, lifetimes, limits, listing
 from onceq.streams.store.acts import Act, Given
 from onceq.streams.store.answering import Answers, Waiting
 from onceq.streams.store.catalogue import Catalogue, Step, serving
@@ -145,7 +146,12 @@ class Serving:
         waiting = self._answers.waiting(link) + self.programs.running(link)
         if tag == TO_FRAMES or waiting >= WAITING_MAX:
             raise FrameRefused("an ask without a tag, or too many that were not answered yet")
+        if not isinstance(ask, EndStream) and (gone := ending.refused(self.store.catalogue, ask)):
+            yield from self._told(link, tag, gone)
+            return
         match ask:
+            case EndStream():
+                yield from self._end_stream(link, tag, ask)
             case asks.Read() | asks.Fetch():
                 yield from self._ranged(link, tag, ask)
             case asks.Admit():
@@ -158,6 +164,20 @@ class Serving:
                 yield from self._answer(link, one)
             case _:
                 yield from self._decided(link, tag, ask)
+
+    def _told(self, link: int, tag: int, answer: Gone | uses.InUse) -> Iterator[Act]:
+        """Answer with what is known, once all that is appended is synced."""
+        one = Waiting(position=self.store.end, stream=0, tag=tag, answer=answer)
+        yield from self._answer(link, one)
+
+    def _end_stream(self, link: int, tag: int, ask: EndStream) -> Iterator[Act]:
+        """Deregister a stream, unless a life of its source is live."""
+        used = self.presence.other((ask.stream, SOURCE), 0)
+        if used is not None:
+            yield from self._told(link, tag, used)
+            return
+        yield from self._decided(link, tag, ask)
+        yield from self._run(self.programs.overtake(ask.stream))
 
     def _decided(self, link: int, tag: int, ask: asks.Ask) -> Iterator[Act]:
         """Do what is one step: decide, append, and answer when it is synced."""
@@ -250,5 +270,6 @@ ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {
     asks.Acknowledge: Catalogue.acknowledge,
     asks.Deregister: Catalogue.deregister,
     asks.Positions: Catalogue.positions,
+    EndStream: ending.deregister,
 }
 """What is decided in one step, and by what."""

@@ -97,7 +97,8 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_streams(store: Store) -> tuple[StreamStatistics, ...]:
     """Return what there is to say of all streams of a store."""
-    return tuple(_of_stream(store, held) for held in store.catalogue.streams.values())
+    its = store.catalogue.streams.values()
+    return tuple(_of_stream(store, held) for held in its if not held.is_gone)
 
 
 def _of_stream(store: Store, held: Held) -> StreamStatistics:

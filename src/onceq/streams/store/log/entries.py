@@ -61,6 +61,7 @@ class EntryKind(enum.IntEnum):
     MARK = 10
     TRIM = 11
     PASS = 12
+    END = 13
 
 
 _KINDS: Final = frozenset(map(int, EntryKind))
