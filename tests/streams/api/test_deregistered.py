@@ -187,5 +187,6 @@ def test_the_twin_for_asyncio_does_the_same() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], says: str) -> None:
+    whole: dict[str, Any] = {"stores": "127.0.0.1:7401", "session_id": 5, **given}
     with streams.open() as context, pytest.raises(InvalidValue, match=says):
-        context.deregister(RAW, **{"stores": "127.0.0.1:7401", "session_id": 5, **given})
+        context.deregister(RAW, **whole)

@@ -11,7 +11,7 @@ from onceq.streams.model.ending import EndStream, overruled
 from onceq.streams.model.quorum import Intergroup, Intragroup, StoreList, listed
 from onceq.streams.source.epochs import Begun, Short, Succeeded
 from onceq.streams.source.recovering import Past
-from tests.streams.source.test_recovering import by_quorum
+from tests.streams.source.test_creating import by_quorum
 from tests.streams.source.towns import ABC, S, Town, life
 
 LISTS = [

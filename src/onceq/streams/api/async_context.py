@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import deregistering, given
+from onceq.streams.api import ending, given
 from onceq.streams.api.async_receiver import AsyncReceiver
 from onceq.streams.api.async_source import REGISTERED_S, AsyncSource
 from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
@@ -104,7 +104,7 @@ class AsyncStreamContext:
         *,
         stores: str,
         session_id: int | None = None,
-        timeout_s: float = deregistering.TIMEOUT_S,
+        timeout_s: float = ending.TIMEOUT_S,
     ) -> frozenset[str]:
         """Delete a stream for ever: what was sent in it, and its receivers' positions.
 
@@ -118,7 +118,7 @@ class AsyncStreamContext:
         InvalidValue, InvalidName. A receiver that lives ends with StreamReplaced.
         """
         self._check(topic)
-        return await deregistering.deregister(
+        return await ending.deregister(
             self._shared, topic, stores=stores, session_id=session_id, timeout_s=timeout_s
         )
 

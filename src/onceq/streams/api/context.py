@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import deregistering, given
+from onceq.streams.api import ending, given
 from onceq.streams.api.async_source import REGISTERED_S
 from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
 from onceq.streams.api.loop_thread import EventThread, LoopThread
@@ -125,11 +125,11 @@ class StreamContext:
         *,
         stores: str,
         session_id: int | None = None,
-        timeout_s: float = deregistering.TIMEOUT_S,
+        timeout_s: float = ending.TIMEOUT_S,
     ) -> frozenset[str]:
         """Delete a stream for ever; return the stores to ask again. See AsyncStreamContext."""
         self._check(topic)
-        asked = deregistering.deregister(
+        asked = ending.deregister(
             self._shared, topic, stores=stores, session_id=session_id, timeout_s=timeout_s
         )
         return self._loop.call(asked)

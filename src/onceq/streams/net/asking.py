@@ -82,7 +82,11 @@ async def _deregistered(
     return Deregistered.DONE if isinstance(given[0], asks.Holding) else Deregistered.NOT_NOW
 
 
-_ENDED: Final = {Gone: Deregistered.DONE, InUse: Deregistered.IN_USE, asks.Full: Deregistered.FULL}
+_ENDED: Final[Mapping[type[asks.Answer], Deregistered]] = {
+    Gone: Deregistered.DONE,
+    InUse: Deregistered.IN_USE,
+    asks.Full: Deregistered.FULL,
+}
 
 
 async def stream_deregistered(
@@ -156,7 +160,11 @@ async def _ended(
     """Have a store drop streams; return the first that came of it but that it did."""
     for one in ends:
         given = await asker.ask(store, one, within_s)
-        came = Deregistered.SILENT if given is None else _ENDED[type(given[0])]
+        came = (
+            Deregistered.SILENT
+            if given is None
+            else _ENDED.get(type(given[0]), Deregistered.NOT_NOW)
+        )
         if came is not Deregistered.DONE:
             return came
     return Deregistered.DONE

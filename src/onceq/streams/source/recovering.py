@@ -36,7 +36,6 @@ from onceq.streams.model.quorum import StoreList, stores_of
 from onceq.streams.model.states import LOOKS_MAX
 from onceq.streams.model.uses import InUse, may_take_over, own_part
 from onceq.streams.source.admitting import admit
-from onceq.streams.source.believing import believed
 from onceq.streams.source.creating import begun_by_quorum, is_known
 from onceq.streams.source.epochs import (
     Begun,
@@ -47,6 +46,7 @@ from onceq.streams.source.epochs import (
     Used,
     is_succeeded,
 )
+from onceq.streams.source.tombstones import believed
 
 ROUNDS: Final = 3
 """Times that stores which have not answered are asked for their promise."""
@@ -183,13 +183,7 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             continue
         log = _choose(life, past, fenced.promised)
         if isinstance(log, Insufficient):
-            return Short(
-                forgot=log.forgot,
-                silent=log.silent - fenced.taken,
-                taken=fenced.taken,
-                rest=None if past.epochs else log.rest,
-                is_known=past.is_known,
-            )
+            return _short(past, log, fenced.taken)
         if past.epochs and log.admitted == 0:
             return Short(forgot=frozenset(fenced.promised))
         if past.epochs and log.admitted not in past.epochs:
@@ -207,6 +201,16 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             is_known=past.is_known,
         )
     return Short(is_known=past.is_known)
+
+
+def _short(past: Past, log: Insufficient, taken: frozenset[str]) -> Short:
+    return Short(
+        forgot=log.forgot,
+        silent=log.silent - taken,
+        taken=taken,
+        rest=None if past.epochs else log.rest,
+        is_known=past.is_known,
+    )
 
 
 def _choose(life: SourceLife, past: Past, promised: Mapping[str, Promised]) -> Log | Insufficient:

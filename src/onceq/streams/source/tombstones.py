@@ -22,9 +22,10 @@ def believed(
     now, and counts as one that knows nothing of it.
     """
     gone = {store: frozenset(one.gone) for store, one in found.items()}
+    streams = {one.stream for one in found.values()} | {n for ones in gone.values() for n in ones}
     records = {
         stream: newest(one.has for one in found.values() if one.stream == stream)
-        for stream in {*(one.stream for one in found.values()), *frozenset().union(*gone.values())}
+        for stream in streams
     }
     lists = {
         stream: (life.own,) if record is None else record.governs
