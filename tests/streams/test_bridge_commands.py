@@ -19,7 +19,7 @@ from tests.parts import plain, rows, wait_until
 from tests.streams.api.towns import town
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
 
 
@@ -60,7 +60,7 @@ class Bridges:
             return qm.show("out").depth
 
     @contextlib.contextmanager
-    def started(self, *words: str) -> Iterator[Started]:
+    def started(self, *words: str) -> Generator[Started]:
         """A command in a process of its own, which is ended with the block."""
         self._count += 1
         more = ("--stores", self.stores) if words[0] == "relay" else ()
