@@ -101,7 +101,7 @@ NAMES: tuple[Name, ...] = (
     Name(
         "ume_session_id",
         "session_id=",
-        "of `streams.open`, a source or a receiver; from 1 on. A source, which has none, needs"
+        "of `streams.open`, a source or a receiver; from 1 on. A source without one needs"
         " RegIDs, a receiver `regid=`: otherwise nobody would know its next life",
     ),
     Name(NONE, "source_session_id=", "whose stream, where several sources send on a topic"),
@@ -153,7 +153,11 @@ NAMES: tuple[Name, ...] = (
         "without a token the return of the handler; what it raises is no acknowledgement",
     ),
     Name("lbm_msg_ume_send_explicit_ack", "token.acknowledge()", "with `explicit_ack_only`"),
-    Name("lbm_ume_ack_send_explicit_ack", "token.acknowledge()", "of any thread; in order"),
+    Name(
+        "lbm_ume_ack_send_explicit_ack",
+        "token.acknowledge()",
+        "from any thread, in ascending order",
+    ),
     Name("LBM_MSG_FLAG_UME_RETRANSMIT", "message.retransmitted", ""),
     Name("sequence_number", "message.number", "with stream and epoch it is `message.identity`"),
     Name("lbm_rcv_ume_deregister", "onceq stream deregister", "an operator's command"),
@@ -178,7 +182,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "StoresForgot": (
         (),
-        "too little is left to go on; in UM it would go on, and use numbers again",
+        "too little is left to go on; by UM's rules numbers may be used again",
     ),
     "LossAccepted": ((), "the answer to that took effect"),
     "StoreUnresponsive": (("LBM_SRC_EVENT_UME_STORE_UNRESPONSIVE",), "a receiver is told it, too"),
