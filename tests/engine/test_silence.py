@@ -18,6 +18,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.sessions import session, silence
+from onceq.manager import async_registrations, registrations
 from proof.harness.proxy import Proxy
 from tests.given_time import GivenTime
 from tests.parts import LIMIT_S, Background
@@ -30,6 +31,7 @@ SILENCE_S = 0.4
 TIMEOUT_S = 0.3
 LATE_S = 2.0
 """So much later than it should a call may end, of the time that the machine gave this process."""
+REGISTRANT_S = 1.0
 STEADY_S = 2.0
 """Where an answer is waited for: a database that is busy is not silent."""
 
@@ -146,6 +148,45 @@ def test_a_call_of_an_async_manager_ends_on_a_silent_link(
             await _ends_async(MANAGER_CALLS[name](qm, eid), errors.InDoubt, WAITS)
             proxy.speak()
             assert len(await qm.lookup(eid=eid)) == 1
+
+    asyncio.run(main())
+
+
+def _for_the_registrant(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Have tagged operations wait a second for it, not ten; return when a dequeue is to end."""
+    for module in (registrations, async_registrations):
+        monkeypatch.setattr(module, "REGISTRANT_S", REGISTRANT_S)
+    return WAITS + REGISTRANT_S
+
+
+def test_a_tagged_dequeue_on_a_silent_link_may_still_wait_for_its_registrant(
+    proxy: Proxy, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database may say nothing for so long, and answer: another operation has the registrant.
+
+    So the link is given up later than that of an ordinary dequeue.
+    """
+    after_s = _for_the_registrant(monkeypatch)
+    with onceq.open(proxy.conninfo, repository=repository) as qm:
+        handle, *_ = qm.register("raw", "till")
+        proxy.fall_silent()
+        dequeue = functools.partial(qm.dequeue_tagged, "raw", handle, timeout_s=TIMEOUT_S)
+        _ends(dequeue, errors.InDoubt, after_s)
+        proxy.speak()
+
+
+def test_an_async_tagged_dequeue_on_a_silent_link_may_still_wait_for_its_registrant(
+    proxy: Proxy, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_s = _for_the_registrant(monkeypatch)
+
+    async def main() -> None:
+        async with onceq.open_async(proxy.conninfo, repository=repository) as qm:
+            handle, *_ = await qm.register("raw", "till")
+            proxy.fall_silent()
+            dequeue = qm.dequeue_tagged("raw", handle, timeout_s=TIMEOUT_S)
+            await _ends_async(dequeue, errors.InDoubt, after_s)
+            proxy.speak()
 
     asyncio.run(main())
 
