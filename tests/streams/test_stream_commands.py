@@ -12,6 +12,7 @@ import pytest
 
 from onceq.streams.model import asks, encoding
 from onceq.streams.model.quorum import listed
+from onceq.streams.net.asker import Asker
 from onceq.streams.store import listing
 from onceq.streams.store.catalogue import Catalogue
 from onceq.streams.store.records import Held, Receiver
@@ -113,6 +114,31 @@ def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: P
     assert [one["number"] for one in received(at, 1)] == [0], "it begins anew"
     answer = run_here("stream", *forget, "session b5")
     assert (answer.code, "does not answer: ask again" in answer.out) == (1, True)
+
+
+def test_of_one_stream_that_is_named_no_other_is_asked_for(
+    stores: list[Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = addresses(stores)
+    file = tmp_path / "lines"
+    file.write_text("one\n")
+    for topic in ("bars", "ticks", "trades"):
+        json("send", topic, str(file), "--source", "0x7e1", "--stores", at)
+    asked: list[str] = []
+    ask = Asker.ask
+
+    async def noted(self: Asker, store: str, one: Any, within_s: float) -> Any:
+        if isinstance(one, asks.Learn):
+            asked.append(one.topic)
+        return await ask(self, store, one, within_s)
+
+    monkeypatch.setattr(Asker, "ask", noted)
+    for command in ("show", "stores"):
+        asked.clear()
+        json(command, *NAMED, "--stores", at)
+        assert {*asked} == {"bars"}, "the third store may have nothing of it yet"
+    json("list", "--stores", at)
+    assert {*asked} == {"bars", "ticks", "trades"}
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,14 @@ def _row(of_stores: Mapping[str, listings.Listed], told: Told) -> dict[str, Any]
     }
 
 
-def _stream(topic: str, named: Named) -> tuple[dict[str, listings.Listed], Told]:
+async def _stream(topic: str, named: Named) -> tuple[dict[str, listings.Listed], Told]:
+    """Returns what stores have of a stream, and tell of it; of others they are asked nothing."""
     session = session_of(named.source, "--source")
-    found, told = asyncio.run(_answers(named))
-    return _of_stream(found, topic, session), told
+    async with listing.asking(named) as (asker, own):
+        known = await listing.found_by(asker, own, named.timeout)
+        found = _of_stream(known, topic, session)
+        its = {store: (one,) for store, one in found.items()}
+        return found, await listing.told_by(asker, its, named.timeout)
 
 
 def _unknown(topic: str, named: Named) -> int:
@@ -109,7 +113,7 @@ def _unknown(topic: str, named: Named) -> int:
 
 def show(output: Output, topic: str, named: Named) -> int:
     """Shows how far the receivers of a stream are; programs are told of the stream itself first."""
-    found, told = _stream(topic, named)
+    found, told = asyncio.run(_stream(topic, named))
     if not found:
         return _unknown(topic, named)
     stable = max(one.stable for one in found.values())
@@ -142,7 +146,7 @@ def show(output: Output, topic: str, named: Named) -> int:
 
 def show_stores(output: Output, topic: str, named: Named) -> int:
     """Shows what each store has of a stream."""
-    found, told = _stream(topic, named)
+    found, told = asyncio.run(_stream(topic, named))
     if not found:
         return _unknown(topic, named)
     rows = [
