@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from onceq.cli.sending import LINE_BYTES_MAX
 from onceq.streams.model import asks, encoding
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.asker import Asker
@@ -139,6 +141,53 @@ def test_of_one_stream_that_is_named_no_other_is_asked_for(
         assert {*asked} == {"bars"}, "the third store may have nothing of it yet"
     json("list", "--stores", at)
     assert {*asked} == {"bars", "ticks", "trades"}
+
+
+def texts(at: str, count: int) -> list[str]:
+    return [one["text"] for one in received(at, count)]
+
+
+def test_a_line_that_would_take_several_numbers_is_refused_before_anything_is_sent(
+    stores: list[Served], tmp_path: Path
+) -> None:
+    """A line is the message of its number: else those behind a long one are sent twice."""
+    at = addresses(stores)
+    file = tmp_path / "bars"
+    words = ("send", "bars", str(file), "--source", "0x7e1", "--stores", at)
+    longest, longer = "x" * LINE_BYTES_MAX, "y" * (LINE_BYTES_MAX + 1)
+    lines = ["one", longest, "three"]
+    file.write_text("\n".join([*lines, longer, "five"]))
+    answer = run_here("stream", *words)
+    assert answer.code == 2, answer
+    assert f"line 4 of {file} has more than 1048528 bytes" in answer.err
+    assert json("list", "--stores", at) == []
+    file.write_text("\n".join(lines))
+    assert json(*words)[-1]["next_number"] == 3
+    file.write_text("\n".join([*lines, "four", "five"]))
+    assert json(*words)[-1] == {"v": 1, "sent": 2, "first": 3, "next_number": 5}
+    assert json(*words)[-1]["sent"] == 0
+    assert texts(at, 5) == [*lines, "four", "five"]
+
+
+def test_a_long_line_of_what_cannot_be_read_twice_is_refused_where_it_comes(
+    stores: list[Served], tmp_path: Path
+) -> None:
+    at = addresses(stores)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    longer = "y" * (LINE_BYTES_MAX + 1)
+    writing = threading.Thread(target=written, args=(pipe, f"one\ntwo\n{longer}\nfour\n"))
+    writing.start()
+    answer = run_here("stream", "send", "bars", str(pipe), "--source", "0x7e1", "--stores", at)
+    writing.join(WITHIN_S)
+    assert (answer.code, f"line 3 of {pipe}" in answer.err) == (2, True), answer
+    assert all(row["end"] <= 2 for row in json("list", "--stores", at))
+
+
+def written(pipe: Path, text: str) -> None:
+    """Write as much as is read."""
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write_text(text)
 
 
 @pytest.mark.parametrize(

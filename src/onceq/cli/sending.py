@@ -9,16 +9,18 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from onceq.cli.exits import OK
 from onceq.cli.output import Output, hint
 from onceq.cli.units import session_of
+from onceq.errors import TooLarge
 from onceq.streams.api.given import accepted
 from onceq.streams.errors import FlightFull
 from onceq.streams.model import events
+from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX
 from onceq.streams.model.losses import Losses
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import address
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
     from onceq.cli.streams import Sent
 
 FLIGHT: Final = 1_000
-LINE_BYTES_MAX: Final = 1 << 20
+LINE_BYTES_MAX: Final = FRAGMENT_BYTES_MAX
+"""Of a line of a file, which is the message of its number: more would take several numbers."""
+INPUT_BYTES_MAX: Final = 1 << 20
 LIFE_BITS: Final = 63
 
 
 def send(output: Output, topic: str, file: Path, named: Sent) -> int:
-    """Sends lines, and waits until all are stable."""
+    """Sends lines, and waits until all are stable. Raises TooLarge: a line is over the limit."""
+    _refuse_long(file)
     certificates = named.certificates
     life = SourceLife(
         life=secrets.randbits(LIFE_BITS) + 1,
@@ -101,14 +106,39 @@ async def _sent(
         first = source.next_number
         if str(file) == "-":
             async for line in _lines_of_input():
-                await _send(source, line)
+                await _send(source, line.removesuffix(b"\n"))
         else:
             losses = () if core.begun is None else core.begun.bridge.losses
             with file.open("rb") as lines:
-                for line in itertools.islice(lines, lines_before(first, losses), None):
-                    await _send(source, line)
+                texts = lines_of(lines, file)
+                for text in itertools.islice(texts, lines_before(first, losses), None):
+                    await _send(source, text)
         await source.wait_stable()
         return first, source.next_number
+
+
+def _refuse_long(file: Path) -> None:
+    """Reads all of a file before anything of it is sent, unless it cannot be read twice."""
+    if str(file) != "-" and file.is_file():
+        with file.open("rb") as lines:
+            for _ in lines_of(lines, file):
+                pass
+
+
+def lines_of(lines: BinaryIO, file: Path) -> Iterator[bytes]:
+    """Yields the lines of a file, without their ends. Raises TooLarge for one over the limit."""
+    for number in itertools.count(1):
+        line = lines.readline(LINE_BYTES_MAX + 1)
+        if not line:
+            return
+        text = line.removesuffix(b"\n")
+        if len(text) > LINE_BYTES_MAX:
+            raise TooLarge(
+                f"line {number} of {file} has more than {LINE_BYTES_MAX} bytes: it would take"
+                " several numbers, and a line of a file is the message of its number. No line from"
+                " there on was sent: make it shorter, or send it from a program"
+            )
+        yield text
 
 
 def lines_before(number: int, losses: Losses) -> int:
@@ -126,15 +156,14 @@ async def _lines_of_input() -> AsyncGenerator[bytes]:
         for line in sys.stdin.buffer:
             yield line
         return
-    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    reader = asyncio.StreamReader(limit=INPUT_BYTES_MAX)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     async for line in reader:
         yield line
 
 
-async def _send(source: AsyncSource, line: bytes) -> None:
-    text = line.removesuffix(b"\n")
+async def _send(source: AsyncSource, text: bytes) -> None:
     while True:
         try:
             source.send(text)

@@ -147,8 +147,9 @@ def send(
 ) -> int:
     """Send the lines of a file, and end when all are stable.
 
-    Run again, this goes on where the stores are: a line is the message of its number, from 0. After
-    a loss that was accepted it goes on with the first line that is lost, under a later number. The
+    Run again, this goes on where the stores are: a line is the message of its number, from 0, so
+    that a file with a line of more than 1,048,528 bytes is refused before anything is sent. After a
+    loss that was accepted it goes on with the first line that is lost, under a later number. The
     lines of standard input follow what was sent before. Exit 1: within the timeout too few stores
     answered to begin, or too few that have what was sent; 4: too few are left to send more.
     """
