@@ -9,13 +9,18 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from onceq import streams
+from onceq.errors import IllegalState
+from onceq.spark.follow import stores as asking_stores
 from onceq.spark.follow.options import StreamOptions
 from onceq.spark.follow.stores import Slice
 from onceq.spark.streams import Offset, OnceqStreamSource, StreamQueryReader, StreamTableReader
-from onceq.streams.bridge.epochs import Epochs
+from onceq.streams import logged
+from onceq.streams.bridge import lacking as waiting
+from onceq.streams.bridge.epochs import Epochs, find
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import LOST_PIECE, Piece
 from onceq.streams.model.fragments import CONTINUED
+from tests.events import emits
 from tests.streams.api.losing import lose, split, texts
 from tests.streams.api.towns import RAW, SENDER, Town, town
 from tests.streams.source.running import cut_short
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import InputPartition
+
+    from tests.events import Events
 
 
 @pytest.fixture
@@ -153,19 +160,109 @@ def test_a_query_that_has_had_what_is_lost_is_of_another_stream(
         moved(reader, end)
 
 
-def test_stores_that_show_what_was_lost_are_not_a_stream_to_go_on_with(
-    there: Town, asked: list[StreamQueryReader]
-) -> None:
-    """b and c are a majority, of a former epoch, with other messages under the same numbers."""
+@pytest.fixture
+def had(there: Town, asked: list[StreamQueryReader], monkeypatch: pytest.MonkeyPatch) -> Offset:
+    """What a query had of stores that are down now, while b and c are back.
+
+    Those are a majority, of a former epoch, with other messages under the same numbers.
+    """
+    monkeypatch.setattr(asking_stores, "_TRIES", 3)
+    monkeypatch.setattr(waiting, "FIRST_S", 0.0)
     lost(there, below=3, then=(b"other", b"others"))
     end = moved(query(asked, there, "ad", "true"), {})
     there.end("ad")
+    return end
+
+
+def former(there: Town, had: Offset, name: str) -> str:
+    """What is said of a store that was given up."""
+    ((epoch, _),) = had.values()
+    (held,) = there.cluster.stores[name].catalogue.streams.values()
+    return f"it is in epoch {held.admitted}, and {epoch} or a later one is expected"
+
+
+def at(stream: Offset, number: int) -> Offset:
+    return {name: [epoch, number] for name, (epoch, _) in stream.items()}
+
+
+@emits(logged.BridgeLacksStore)
+def test_a_query_waits_for_others_than_stores_of_a_former_epoch_and_says_so(
+    there: Town, asked: list[StreamQueryReader], had: Offset, events: Events
+) -> None:
     reader = query(asked, there, "bc", "true")
-    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
-    with pytest.raises(streams.StreamReplaced, match="in epoch"):
-        reader.partitions({}, end)
+    start = at(had, 4)
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    told = {one["store"]: one for one in events.of(logged.BridgeLacksStore)}
+    assert told.keys() == {*there.at("abc").split()}, "b and c know of a, and not of d"
+    for name in "bc":
+        one = told[there.at(name)]
+        assert (one["bridge"], one["topic"]) == ("onceq-stream", RAW.name)
+        assert former(there, had, name) in one["why"]
+    assert told[there.at("a")]["why"] == "it does not answer"
     there.start("ad")
-    assert bodies(reader, reader.partitions({}, end)) == [*texts(3), b"other", b"others"]
+    assert moved(reader, start) == at(had, 5)
+
+
+def test_a_batch_that_is_planned_again_waits_for_others_than_stores_of_a_former_epoch(
+    there: Town,
+    asked: list[StreamQueryReader],
+    had: Offset,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(IllegalState, match="Start those") as raised:
+        query(asked, there, "bc", "true").partitions({}, had)
+    assert f"{there.at('b')}: {former(there, had, 'b')}" in str(raised.value)
+    found: list[int] = []
+
+    def then_others(*given: Any) -> Any:
+        if found:
+            there.start("ad")
+        found.append(0)
+        return find(*given)
+
+    monkeypatch.setattr(asking_stores, "find", then_others)
+    reader = query(asked, there, "bc", "true")
+    assert bodies(reader, reader.partitions({}, had)) == [*texts(3), b"other", b"others"]
+    assert len(found) == 2
+
+
+def test_available_now_does_not_end_well_on_stores_of_a_former_epoch(
+    there: Town, asked: list[StreamQueryReader], had: Offset
+) -> None:
+    """Nor does it go by what those told of the end, when others are there again."""
+    reader = query(asked, there, "bc", "true")
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    for number in (4, 5):
+        with pytest.raises(IllegalState) as raised:
+            reader.latestOffset(at(had, number), limit)
+        assert former(there, had, "b") in str(raised.value)
+    there.start("ad")
+    assert reader.latestOffset(at(had, 4), limit) == at(had, 5)
+    assert reader.latestOffset(at(had, 5), limit) == at(had, 5)
+
+
+def test_available_now_does_not_end_well_when_too_few_stores_answer(
+    there: Town, asked: list[StreamQueryReader], had: Offset
+) -> None:
+    there.start("ad")
+    reader = query(asked, there, "ad", "true")
+    reader.prepareForTriggerAvailableNow()
+    there.end("ad")
+    with pytest.raises(IllegalState, match="it does not answer"):
+        reader.latestOffset(at(had, 4), reader.getDefaultReadLimit())
+
+
+@emits(logged.BridgeLacksStore)
+def test_a_task_that_waits_says_for_which_stores(there: Town, had: Offset, events: Events) -> None:
+    there.start("ad")
+    reader = table(there, "ad")
+    slices = reader.partitions()
+    assert bodies(reader, asking(there, "b", slices)) == [*texts(3), b"other", b"others"]
+    (one,) = events.of(logged.BridgeLacksStore)
+    assert one["store"] == there.at("b")
+    ((epoch, _),) = had.values()
+    assert f"does not know of the loss that was accepted in epoch {epoch}" in one["why"]
 
 
 def test_what_was_found_of_the_end_is_found_again_when_it_is_lost(
@@ -181,6 +278,34 @@ def test_what_was_found_of_the_end_is_found_again_when_it_is_lost(
     lost(there, below=3, then=(b"other", b"of three parts, not two"))
     (end,) = moved(reader, {}).values()
     assert end[1] == 4
+
+
+def test_a_query_of_spark_that_reaches_only_stores_of_a_former_epoch_does_not_end_well(
+    spark: SparkSession, there: Town, tmp_path: Path
+) -> None:
+    spark.dataSource.register(OnceqStreamSource)
+    lost(there, below=3, then=(b"other", b"others"))
+
+    def copy(names: str) -> None:
+        given = options(there, names, "true")
+        stream = spark.readStream.format("onceq-stream").options(**given).load()
+        query = (
+            stream.writeStream.format("parquet")
+            .option("path", str(tmp_path / "copy"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    copy("ad")
+    there.end("ad")
+    with pytest.raises(StreamingQueryException, match=r"or a later one is expected"):
+        copy("bc")
+    there.start("ad")
+    copy("bc")
+    rows = spark.read.parquet(str(tmp_path / "copy")).orderBy("number").collect()
+    assert [bytes(row.body) for row in rows] == [*texts(3), b"other", b"others"]
 
 
 def test_spark_ends_with_a_loss_or_goes_on_without(

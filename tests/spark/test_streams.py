@@ -118,7 +118,7 @@ def test_another_stream_is_refused_when_it_is_planned(
     reader = query(asked, options(there))
     limit = reader.getDefaultReadLimit()
     others: tuple[dict[str, list[int]], ...] = (
-        {hexed(S + 1): [5, 3]},
+        {hexed(S + 1): [there.source._core.epoch, 3]},
         {hexed(S): [there.source._core.epoch, 6]},
         {hexed(S): [there.source._core.epoch - 1, 3]},
     )

@@ -93,7 +93,7 @@ class StreamQueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
-        self.bound: int | None = None
+        self.available: tuple[Placed, int] | None = None
         self._stores = Stores(options)
         self._registration: Registration | None = None
 
@@ -106,36 +106,58 @@ class StreamQueryReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """From now on take only what is stable now."""
-        self.bound = _surely_whole(self._stores)[1]
+        """From now on take only what is stable now. Raises IllegalState: too few stores answer."""
+        self.available = _surely_whole(self._stores)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Return how far the next batch goes. Raises StreamReplaced."""
-        found, at = self._stores.found(), _position(start)
-        if found is None or _is_behind(found, at):
+        """Return how far the next batch goes. Raises StreamReplaced.
+
+        Stores of a former epoch than the offset's count as silent. A query waits for others; one
+        that would end raises IllegalState: it has not had all.
+        """
+        at = _position(start)
+        found = self._found(at.epoch)
+        if found is None:
             return self._idle(start)
         refuse_replaced(self.options.name or "this query", at, found)
         self._register(found, at.number)
         begin = _first(start, found)
-        whole = self._stores.whole_below(found, begin) if self.bound is None else self.bound
+        whole = self._whole(found, begin)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch
         if whole is None or min(whole, begin + most) <= at.number:
             return self._idle(start)
         end = min(whole, begin + most)
         return {hexed(found.stream): [epoch_at(found.firsts, end - 1), end]}
 
+    def _found(self, least: int) -> Placed | None:
+        """Find the stream, in an epoch or a later one; None: too few stores have told."""
+        if self.available is None:
+            return self._stores.found(least=least)
+        return self._stores.surely_found(least)
+
+    def _whole(self, found: Placed, begin: int) -> int | None:
+        """Return below which number messages may be taken; None: no store has told."""
+        if self.available is None:
+            return self._stores.whole_below(found, begin)
+        if self.available[0].epoch < found.epoch:  # the stores that were asked first were behind
+            self.available = _surely_whole(self._stores, found.epoch)
+        return self.available[1]
+
     def _idle(self, start: Offset) -> Offset:
         """Wait a little: Spark would ask 90 times a second."""
-        if self.bound is None:
+        if self.available is None:
             threading.Event().wait(REST_S)
         return start
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Cut a batch into slices. Raises StreamReplaced, before anything is read."""
-        found = self._stores.surely_found()
-        refuse_replaced(self.options.name or "this query", _position(end), found)
-        begin = _first(start, found)
-        return self._stores.slices(found, begin, _position(end).number, is_first=not start)
+        """Cut a batch into slices, however it was planned before.
+
+        Raises StreamReplaced, before anything is read; IllegalState: too few stores answer.
+        """
+        to = _position(end)
+        found = self._stores.surely_found(to.epoch)
+        refuse_replaced(self.options.name or "this query", to, found)
+        return self._stores.slices(found, _first(start, found), to.number, is_first=not start)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Read a slice. Raises DataLost, StreamReplaced."""
@@ -171,15 +193,10 @@ def _is_as(known: Position, found: Position) -> bool:
     return (known.epoch, known.lists) == (found.epoch, found.lists)
 
 
-def _is_behind(found: Position, at: StreamPosition) -> bool:
-    """Whether a stream was found in a former epoch than an offset's: other stores have more."""
-    return at.stream == hexed(found.stream) and found.epoch < at.epoch
-
-
-def _surely_whole(stores: Stores) -> tuple[Placed, int]:
+def _surely_whole(stores: Stores, least: int = 0) -> tuple[Placed, int]:
     """Find the stream, and below which number, of what is stable, no message is unfinished."""
     while True:
-        found = stores.surely_found()
+        found = stores.surely_found(least)
         whole = stores.whole_below(found, found.begin)
         if whole is not None:
             return found, whole

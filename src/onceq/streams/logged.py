@@ -139,7 +139,10 @@ class BridgeGoesOn(Event):
 
 
 class BridgeLacksStore(Event, level=logging.WARNING):
-    """A store does not answer a bridge, or refused it: others may do, else the bridge waits."""
+    """A store does not answer a bridge, or refused it: others may do, else the bridge waits.
+
+    Or what it answered is not believed. bridge: of a query of Spark its name, or `onceq-stream`.
+    """
 
     bridge: str
     topic: str

@@ -12,6 +12,7 @@ import onceq
 from onceq import streams
 from onceq.errors import InvalidValue
 from onceq.streams import logged
+from onceq.streams.bridge import lacking
 from onceq.streams.bridge import relay as relaying
 from onceq.streams.bridge.fetching import fetched
 from onceq.streams.bridge.relay import AsyncRelay
@@ -23,9 +24,11 @@ from tests.streams.api.test_bridges import run
 from tests.streams.api.towns import RAW, SENDER, WITHIN_S, Heard, read, town
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from onceq.streams.bridge.reading import Asked
+    from onceq.telemetry import Event
     from tests.events import Events
     from tests.streams.api.towns import Town
 
@@ -76,12 +79,14 @@ def outbox(qm: onceq.QueueManager, conninfo: str) -> Outbox:
     return Outbox(qm, conninfo)
 
 
-def told(events: Events, bridge: streams.Bridge) -> dict[str, Any]:
-    """What the log says while a relay waits for its stores."""
+def told(
+    events: Events, bridge: streams.Bridge, kind: type[Event] = logged.StoresForgot, **known: Any
+) -> dict[str, Any]:
+    """What the log says while a relay waits for its stores. known: fields of the event."""
 
     async def wait() -> dict[str, Any]:
         running = asyncio.ensure_future(bridge.run_async())
-        found = await asyncio.to_thread(events.wait_for, logged.StoresForgot)
+        found = await asyncio.to_thread(events.wait_for, kind, **known)
         assert not running.done()
         running.cancel()
         await asyncio.wait([running])
@@ -123,10 +128,14 @@ def test_a_relay_whose_stores_were_wiped_says_so_and_goes_on_when_a_person_says_
         assert lost == [(3, 4, "lost")]
 
 
-def test_a_relay_does_not_believe_a_store_that_is_back_with_what_was_lost(
+@pytest.fixture
+def parted(
     tmp_path: Path, outbox: Outbox, events: Events, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was planned is not there as planned: it is void, and planned again."""
+) -> Iterator[tuple[Town, str]]:
+    """Stores of which a lacks the numbers 3 to 5, which b and c have; and what is to be accepted.
+
+    A relay had planned them, and died before they had ended.
+    """
     with town(tmp_path, names="abcd") as stores:
         outbox.put(texts(3))
         outbox.drain(stores.at("abc"))
@@ -138,19 +147,47 @@ def test_a_relay_does_not_believe_a_store_that_is_back_with_what_was_lost(
         stores.end("bc")
         stores.start("a")
         accepted = told(events, outbox.relay(stores.at("abc")))["accept_loss"]
+        yield stores, accepted.replace("3-1000003@", "3-6@")
 
-        async def asks_c_first(asked: Asked, *given: Any) -> Any:
-            await asyncio.to_thread(stores.start, "c")  # the source has begun without it
-            return await fetched(replace(asked, stores=(stores.at("c"), *asked.stores)), *given)
 
-        monkeypatch.setattr(relaying, "fetched", asks_c_first)
-        accepted = accepted.replace("3-1000003@", "3-6@")
-        outbox.drain(stores.at("abd"), accept_loss=accepted)
-        began = events.of(logged.RelayBegan)[-1]
-        assert (began["finished"], began["again"]) == (0, 3)
-        shown, lost = received(stores, "a", 8)
-        assert shown == [*enumerate(texts(3)), *enumerate(texts(3, 3), 6)]
-        assert lost == [(3, 5, "lost")]
+@emits(logged.BridgeLacksStore)
+def test_a_relay_that_reads_what_it_had_planned_says_for_which_stores_it_waits(
+    parted: tuple[Town, str], outbox: Outbox, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here for one that was given up, and is back with its disk."""
+    stores, accepted = parted
+
+    async def asks_c_alone(asked: Asked, *given: Any) -> Any:
+        await asyncio.to_thread(stores.start, "c")
+        return await fetched(replace(asked, stores=(stores.at("c"),)), *given)
+
+    monkeypatch.setattr(relaying, "fetched", asks_c_alone)
+    monkeypatch.setattr(lacking, "FIRST_S", 0.0)
+    events.all.clear()
+    relay = outbox.relay(stores.at("abd"), accept_loss=accepted)
+    one = told(events, relay, logged.BridgeLacksStore, store=stores.at("c"))
+    assert (one["bridge"], one["topic"]) == ("out", RAW.name)
+    assert "it does not know of the loss that was accepted in epoch" in one["why"]
+    assert outbox.qm.show("outbox").depth > 0
+
+
+def test_a_relay_does_not_believe_a_store_that_is_back_with_what_was_lost(
+    parted: tuple[Town, str], outbox: Outbox, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was planned is not there as planned: it is void, and planned again."""
+    stores, accepted = parted
+
+    async def asks_c_first(asked: Asked, *given: Any) -> Any:
+        await asyncio.to_thread(stores.start, "c")  # the source has begun without it
+        return await fetched(replace(asked, stores=(stores.at("c"), *asked.stores)), *given)
+
+    monkeypatch.setattr(relaying, "fetched", asks_c_first)
+    outbox.drain(stores.at("abd"), accept_loss=accepted)
+    began = events.of(logged.RelayBegan)[-1]
+    assert (began["finished"], began["again"]) == (0, 3)
+    shown, lost = received(stores, "a", 8)
+    assert shown == [*enumerate(texts(3)), *enumerate(texts(3, 3), 6)]
+    assert lost == [(3, 5, "lost")]
 
 
 def test_into_ends_at_what_is_lost_unless_it_is_to_go_on(

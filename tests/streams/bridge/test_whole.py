@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.streams.bridge.epochs import Epochs
-from onceq.streams.bridge.reading import Asked, Piece
+from onceq.streams.bridge.reading import Asked, Piece, Unread
 from onceq.streams.bridge.whole import Tail, Wholes, tail_of
 from onceq.streams.model import asks
 from onceq.streams.model.events import Event, Loss, WhyLost
@@ -227,7 +227,7 @@ class Store:
 
     def tail(self, begin: int, end: int, known: Tail = UNKNOWN) -> Tail | None:
         asked = Asked(stream=S, begin=begin, end=end, stores=("one",), epochs=FIRST)
-        program = tail_of(asked, known)
+        program = tail_of(asked, known, lambda unread: pytest.fail(str(unread)))
         answer = None
         try:
             while True:
@@ -263,8 +263,10 @@ def test_what_goes_on_a_void_number_is_no_message() -> None:
 
 def test_stores_that_do_not_tell_leave_the_tail_unknown() -> None:
     asked = Asked(stream=S, begin=0, end=3, stores=("one",), epochs=FIRST)
-    program = tail_of(asked, Tail(0, 0))
+    unread: list[Unread] = []
+    program = tail_of(asked, Tail(0, 0), unread.append)
     next(program)
     with pytest.raises(StopIteration) as ended:
         program.send(None)
     assert ended.value.value is None
+    assert [(one.number, *one.why) for one in unread] == [(2, "one")]

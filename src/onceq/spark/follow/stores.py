@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
@@ -19,13 +19,14 @@ from pyspark.sql.datasource import InputPartition
 from onceq.errors import IllegalState
 from onceq.model.ops.base import Program
 from onceq.spark.follow.options import StreamOptions
-from onceq.streams.bridge.epochs import Epochs, Placed, find
+from onceq.streams.bridge.epochs import Epochs, Placed, find, lacking, stores_of
 from onceq.streams.bridge.fetching import Reading
-from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece, read_once
+from onceq.streams.bridge.lacking import Lacking
+from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece, Unread, read_once
 from onceq.streams.bridge.whole import Tail, Wholes, tail_of
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.quorum import StoreList
-from onceq.streams.receiver.placing import Position, Who
+from onceq.streams.receiver.placing import Who
 
 ASK_S: Final = 2.0
 REST_S: Final = 0.1
@@ -66,6 +67,8 @@ class Stores:
         self._epochs: Epochs | None = None
         self._tail = Tail(0, 0)
         self._kept: tuple[asyncio.Runner, Reading] | None = None
+        self._unplaced = Lacking(options.name or "onceq-stream", options.topic)
+        self._unread = Lacking(options.name or "onceq-stream", options.topic)
 
     def run(self, program: Program[T]) -> T:
         """Run a Program, on the links that there are, or that it makes."""
@@ -100,33 +103,48 @@ class Stores:
         who = self.options.who
         return who if self._known is None else replace(who, known=StoreList(groups=(self._known,)))
 
-    def found(self, tries: int = 1) -> Placed | None:
+    def found(self, tries: int = 1, least: int = 0) -> Placed | None:
         """Find the stream; None: too few stores have answered, each time.
 
         Lists change: the stores of those that were found last are asked, and if they do not tell,
-        those that the options name. What is of a former epoch than it was found in is not believed.
+        those that the options name. What is of a former epoch than it was found in is not believed,
+        nor what is of a former one than `least`. For whom it waits, the log is told.
         """
         for number in range(tries):
             if number:
                 threading.Event().wait(REST_S)
-            found = self.run(find(self._who(), ASK_S, self._epochs))
+            found = self.run(find(self._who(), ASK_S, self._epochs, least))
             if found is not None:
                 if found.epochs != self._epochs:  # what was found of its end may be lost
                     self._tail = Tail(0, 0)
                 self._known, self._epochs = stores_of(found), found.epochs
+                self._unplaced.over()
                 return found
             self._known = None
+            if self._unplaced.is_due():
+                self._unplaced.tell(self._why(least))
         return None
 
-    def surely_found(self) -> Placed:
-        """Find the stream. Raises IllegalState if too few stores answer for too long."""
-        found = self.found(_TRIES)
+    def surely_found(self, least: int = 0) -> Placed:
+        """Find the stream, as `found`. Raises IllegalState if too few stores have told for long."""
+        found = self.found(_TRIES, least)
         if found is None:
+            why = self._why(least)
+            self._unplaced.tell(why)
+            said = "; ".join(f"{store}: {one}" for store, one in why.items())
             raise IllegalState(
-                f"too few stores of topic {self.options.topic!r} answer, or have it:"
-                f" {self.options.stores}; start them"
+                f"too few stores of topic {self.options.topic!r} tell what it has now. {said}."
+                " Start those of its list, or give the option 'stores' the list that it has now"
             )
         return found
+
+    def _why(self, least: int) -> Mapping[str, str]:
+        """Ask why stores do not tell where the stream is."""
+        known = 0 if self._epochs is None else self._epochs.last
+        return self.run(lacking(self._who(), ASK_S, max(least, known)))
+
+    def _waits(self, unread: Unread) -> None:
+        self._unread.note(unread.why)
 
     def whole_below(self, found: Placed, begin: int) -> int | None:
         """Return below which number, of what is stable, no message is unfinished.
@@ -141,9 +159,10 @@ class Stores:
                 stores=stores_of(found),
                 epochs=found.epochs,
             )
-            tail = self.run(tail_of(asked, self._tail))
+            tail = self.run(tail_of(asked, self._tail, self._waits))
             if tail is None:
                 return None
+            self._unread.over()
             self._tail = tail
         return self._tail.whole
 
@@ -175,12 +194,15 @@ class Stores:
         )
         while asked.begin < of.end or wholes.is_open:
             pieces = self.run(read_once(asked))
-            if pieces:
+            if isinstance(pieces, tuple):
+                self._unread.over()
                 yield from pieces
                 at = pieces[-1].end
                 asked = replace(asked, begin=at, end=of.end if at < of.end else at + _BEHIND)
-            else:
-                asked = self._again(of, asked)
+                continue
+            if pieces is not None:
+                self._waits(pieces)
+            asked = self._again(of, asked)
 
     def _again(self, of: Slice, asked: Asked) -> Asked:
         """Wait, and return what is asked next: lists may have changed meanwhile.
@@ -212,8 +234,3 @@ class Stores:
             last=piece.end - 1,
             why=piece.why,
         )
-
-
-def stores_of(found: Position) -> tuple[str, ...]:
-    """Return the stores of the lists that a stream has now."""
-    return tuple(sorted({store for one in found.lists for store in one.stores}))

@@ -8,10 +8,11 @@ M34, M38.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks
@@ -19,6 +20,7 @@ from onceq.streams.model.choice import Firsts
 from onceq.streams.model.log import agreed_below, epoch_at
 from onceq.streams.model.losses import Losses, is_lost
 from onceq.streams.model.ops import AskStores
+from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.placing import Position, Who, has_all, place
 
 
@@ -72,13 +74,20 @@ class Placed(Position, frozen=True, kw_only=True):
         return Epochs(firsts=self.firsts, losses=self.losses)
 
 
-def find(who: Who, within_s: float, known: Epochs | None) -> Program[Placed | None]:
+def stores_of(found: Position) -> tuple[str, ...]:
+    """Return the stores of the lists that a stream has now."""
+    return tuple(sorted({store for one in found.lists for store in one.stores}))
+
+
+def find(who: Who, within_s: float, known: Epochs | None, least: int = 0) -> Program[Placed | None]:
     """Find a stream, as `place`; None: too few stores have answered in one epoch.
 
     known: of its log, if it was found before: what is of a former epoch then, is not believed.
+    least: nor is what is of a former one than this, of which the reader has had something.
     """
-    position = yield from place(who, within_s)
-    if position is None or (known is not None and position.epoch < known.last):
+    least = max(least, 0 if known is None else known.last)
+    position = yield from _believed(who, within_s, least)
+    if position is None:
         return None
     if known is not None and known.firsts == position.firsts:
         losses: Losses | None = known.losses
@@ -87,9 +96,58 @@ def find(who: Who, within_s: float, known: Epochs | None) -> Program[Placed | No
     return None if losses is None else Placed(**asdict(position), losses=losses)
 
 
+def _believed(who: Who, within_s: float, least: int) -> Program[Position | None]:
+    """Find a stream in an epoch, or a later one. Those that were given up name others to ask."""
+    position = yield from place(who, within_s)
+    if position is not None and position.epoch < least:
+        listed = stores_of(position)
+        if who.known.stores >= {*listed}:
+            return None
+        position = yield from place(replace(who, known=StoreList(groups=(listed,))), within_s)
+    return position if position is not None and position.epoch >= least else None
+
+
+def lacking(who: Who, within_s: float, least: int) -> Program[Mapping[str, str]]:
+    """Ask why stores do not tell where a stream is; return it of each, in words for people.
+
+    Also of those that they list. least: the epoch in which one must be, at least, to be believed.
+    """
+    stores, answers = who.known.stores, dict[str, asks.Found]()
+    ask = asks.Look(topic=who.topic, session=who.source)
+    while left := stores - answers.keys():
+        given = yield from AskStores(
+            asked=dict.fromkeys(sorted(left), ask),
+            enough=partial(has_all, left),
+            within_s=within_s,
+        )
+        came = {store: one for store, one in given.items() if isinstance(one, asks.Found)}
+        if not came:
+            break
+        answers |= came
+        bridges = [one.has.bridge for one in came.values() if one.has.bridge is not None]
+        stores |= {store for one in bridges for each in one.lists for store in each.stores}
+    told = {store: answers[store].has.admitted if store in answers else None for store in stores}
+    words = {store: _why(told[store], least) for store in sorted(told)}
+    return {store: why for store, why in words.items() if why}
+
+
+def _why(epoch: int | None, least: int) -> str:
+    """Return why a store is not believed. epoch: in which it is; None: it does not answer."""
+    if epoch is None:
+        return "it does not answer"
+    if epoch == 0:
+        return "it does not have the stream"
+    if epoch < least:
+        return (
+            f"it is in epoch {epoch}, and {least} or a later one is expected: it was given up, or"
+            " is behind"
+        )
+    return ""
+
+
 def _losses(who: Who, found: Position, within_s: float) -> Program[Losses | None]:
     """Ask what was lost of a stream; None: no store has told of the epoch that was found."""
-    stores = sorted({store for one in found.lists for store in one.stores})
+    stores = stores_of(found)
     ask = asks.Learn(topic=who.topic, session=who.source)
     answers = yield from AskStores(
         asked=dict.fromkeys(stores, ask),

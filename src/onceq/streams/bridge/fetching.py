@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from onceq.model.ops.async_running import RunsAsync
-from onceq.streams.bridge.reading import Asked, Piece, read_stable
+from onceq.streams.bridge.reading import Asked, Piece, Waits, read_stable
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.ops import ReadStore
@@ -14,10 +14,12 @@ from onceq.streams.receiver.ops import ReadStore
 CLOSE_S: Final = 1.0
 
 
-async def fetched(asked: Asked, certificates: Certificates | None = None) -> Sequence[Piece]:
-    """Return what stores have of some numbers, in order, without a gap."""
+async def fetched(
+    asked: Asked, waits: Waits, certificates: Certificates | None = None
+) -> Sequence[Piece]:
+    """Return what stores have of some numbers, in order, without a gap, however long that takes."""
     async with Reading(certificates) as reading:
-        return await reading.run(read_stable(asked))
+        return await reading.run(read_stable(asked, waits))
 
 
 class Reading(RunsAsync):

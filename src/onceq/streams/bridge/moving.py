@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from onceq import errors
 from onceq.model import ops
@@ -125,12 +125,23 @@ class Pieces:
         return self._faults_alone <= self._faults_max
 
 
+_FORMER: Final = (
+    "a former one: they were given up when a loss was accepted, or are behind. Nothing was taken:"
+    " give the list of stores that the stream has now, or start those"
+)
+_REPLACED: Final = (
+    "with other messages there. Nothing was taken: receive it under another name (a query: with"
+    " another checkpoint), or have the position forgotten"
+)
+
+
 def refuse_replaced(name: str, at: StreamPosition, found: Position) -> None:
     """Raise StreamReplaced unless the stream that was found has what the position passed.
 
     The message before it was of the position's epoch, or of one before. A stream that was lost and
     begun anew, or of which a part was given up, has a later one there, or ends below. Stores that
-    are in a former epoch than the position's show what may be lost since.
+    are in a former epoch than the position's show what may be lost since: they were given up, or
+    are behind, and others have the stream.
     """
     if at.stream is None:
         return
@@ -140,7 +151,6 @@ def refuse_replaced(name: str, at: StreamPosition, found: Position) -> None:
         return
     raise StreamReplaced(
         f"{name!r} is at number {at.number} of epoch {at.epoch} in stream {at.stream}, and the"
-        f" stores have stream {hexed(found.stream)}, up to {end}, in epoch {found.epoch}, with"
-        " other messages there: nothing was taken; receive it under another name, or have the"
-        " position forgotten"
+        f" stores have stream {hexed(found.stream)}, up to {end}, in epoch {found.epoch},"
+        f" {_FORMER if at.epoch > found.epoch else _REPLACED}"
     )

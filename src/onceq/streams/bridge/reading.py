@@ -7,7 +7,7 @@ was accepted as lost is not believed, nor is a message of another epoch than its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,12 @@ from onceq.streams.model.frames import FrameKind
 from onceq.streams.model.ops import WaitUntil
 from onceq.streams.receiver.ops import ReadStore
 
+_SILENT: Final = "it does not answer"
+_WITHOUT: Final = "it does not have it as stable, yet"
+_OF_A_LOSS: Final = (
+    "it does not know of the loss that was accepted in epoch {}: it was given up, or is behind"
+)
+_OF_ANOTHER_EPOCH: Final = "it has another message there: it was given up, or is behind"
 VOID_PIECE: Final = "reclaimed"
 LOST_PIECE: Final = "lost"
 
@@ -70,38 +76,51 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     rest_s: float = 0.2
 
 
-def read_stable(asked: Asked) -> Program[list[Piece]]:
+class Unread(msgspec.Struct, frozen=True, kw_only=True):
+    """That a number is not had yet. why: of each store that may have it, in words for people."""
+
+    number: int
+    why: Mapping[str, str]
+
+
+Waits = Callable[[Unread], None]
+"""Is told each time that a number was asked for in vain."""
+
+
+def read_stable(asked: Asked, waits: Waits) -> Program[list[Piece]]:
     """Return all of some numbers that are stable, in order, without a gap; see `read_some`."""
     pieces: list[Piece] = []
     while asked.begin < asked.end:
-        pieces += yield from read_some(asked)
+        pieces += yield from read_some(asked, waits)
         asked = replace(asked, begin=pieces[-1].end)
     return pieces
 
 
-def read_some(asked: Asked) -> Program[tuple[Piece, ...]]:
+def read_some(asked: Asked, waits: Waits) -> Program[tuple[Piece, ...]]:
     """Return some of these numbers, from the first on, about 1 MiB, however long that takes.
 
     What every store says is gone is given as lost: what is below where the log of each begins, or
-    one number that is damaged in all. A store that does not answer is waited for: it may have it.
-    Raises StreamReplaced if a loss was accepted that `epochs` do not have.
+    one number that is damaged in all. A store that does not answer, or is not believed, is waited
+    for: it may have it. Raises StreamReplaced if a loss was accepted that `epochs` do not have.
     """
-    while not (pieces := (yield from read_once(asked))):
-        if pieces is None:
+    while not isinstance(found := (yield from read_once(asked)), tuple):
+        if found is None:
             raise StreamReplaced(
                 f"stores of stream {asked.stream:016x} know of a loss that was accepted meanwhile:"
                 " begin again"
             )
+        waits(found)
         yield from WaitUntil(within_s=asked.rest_s)
-    return pieces
+    return found
 
 
-def read_once(asked: Asked) -> Program[tuple[Piece, ...] | None]:
-    """Ask each store once, as `read_some`; nothing: one that may have them has not answered.
+def read_once(asked: Asked) -> Program[tuple[Piece, ...] | Unread | None]:
+    """Ask each store once, as `read_some`. Unread: one that may have them has not given them.
 
     None: a store knows of a loss that `epochs` do not have.
     """
     gone: list[int] = []
+    why: dict[str, str] = {}
     for store in asked.stores:
         ask = asks.Read(stream=asked.stream, epoch=0, begin=asked.begin, end=asked.end)
         given = yield from ReadStore(store=store, ask=ask, within_s=asked.within_s)
@@ -110,14 +129,18 @@ def read_once(asked: Asked) -> Program[tuple[Piece, ...] | None]:
             return None
         pieces, behind = taken(given, asked.begin, asked.end)
         own = tuple(_of_log(pieces, asked.epochs))
-        if lost < asked.epochs.lost or (pieces and not own):
-            continue  # it was given up, or is behind
-        if own:
+        if lost < asked.epochs.lost:
+            why[store] = _OF_A_LOSS.format(asked.epochs.lost)
+        elif own:
             return own
-        if behind > asked.begin:
+        elif pieces:
+            why[store] = _OF_ANOTHER_EPOCH
+        elif behind > asked.begin:
             gone.append(behind)
-    if len(gone) < len(asked.stores):
-        return ()
+        else:
+            why[store] = _SILENT if given is None else _WITHOUT
+    if why:
+        return Unread(number=asked.begin, why=why)
     epochs, begin = asked.epochs, asked.begin
     end = epochs.alike_below(begin, min(*gone, asked.end))
     epoch = epochs.at(begin) if epochs.is_lost(begin) else 0  # void, though it was trimmed since

@@ -24,6 +24,7 @@ from onceq.model import ops, stream_ops
 from onceq.streams import logged
 from onceq.streams.bridge.epochs import Epochs
 from onceq.streams.bridge.fetching import fetched
+from onceq.streams.bridge.lacking import Lacking
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import Asked, Piece
 from onceq.streams.bridge.trying import AWAY, Tries, tell_store
@@ -209,15 +210,13 @@ class AsyncRelay:
     async def _found(self, planned: Sequence[stream_ops.Planned]) -> list[int]:
         """Return which numbers the stream has as they were planned. All are below its end: stable.
 
-        The others are void.
+        The others are void; what is lost is read as that, whatever stores had there.
         """
         begun = self._core.begun
         if not planned or begun is None:
             return []
         epochs = Epochs(firsts=begun.bridge.firsts, losses=begun.bridge.losses)
-        bodies = {one.number: one.body for one in planned if not epochs.is_lost(one.number)}
-        if not bodies:
-            return []
+        bodies = {one.number: one.body for one in planned}
         stores = sorted({store for one in self._core.needed for store in one.stores})
         asked = Asked(
             stream=begun.stream,
@@ -226,7 +225,8 @@ class AsyncRelay:
             stores=(*stores,),
             epochs=epochs,
         )
-        pieces = await fetched(asked, self._certificates)
+        lacking = Lacking(self.of.name, self._core.life.topic)
+        pieces = await fetched(asked, lambda unread: lacking.note(unread.why), self._certificates)
         return [number for piece in pieces for number in has_as_planned(piece, bodies)]
 
     # how it goes on

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from onceq.model.ops.base import Program
-from onceq.streams.bridge.reading import Asked, Piece, cut, read_once
+from onceq.streams.bridge.reading import Asked, Piece, Unread, Waits, cut, read_once
 from onceq.streams.model.fragments import (
     ABANDONS,
     CONTINUED,
@@ -78,7 +78,7 @@ class Tail(NamedTuple):
     end: int
 
 
-def tail_of(asked: Asked, known: Tail) -> Program[Tail | None]:
+def tail_of(asked: Asked, known: Tail, waits: Waits) -> Program[Tail | None]:
     """Find the message that goes on behind a range; None: the stores that were asked say nothing.
 
     known: what was found of the same stream before, so that nothing is read twice.
@@ -89,7 +89,9 @@ def tail_of(asked: Asked, known: Tail) -> Program[Tail | None]:
         if number <= known.end and number < asked.end:
             return Tail(min(number, known.whole), asked.end)
         pieces = yield from read_once(replace(asked, begin=number - 1, end=number))
-        if not pieces:
+        if isinstance(pieces, Unread):
+            waits(pieces)
+        if not isinstance(pieces, tuple):
             return None
         flags = pieces[-1].flags
         if not flags & CONTINUED:
