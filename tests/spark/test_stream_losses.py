@@ -15,7 +15,7 @@ from onceq.spark.follow.options import StreamOptions
 from onceq.spark.follow.stores import Slice
 from onceq.spark.streams import Offset, OnceqStreamSource, StreamQueryReader, StreamTableReader
 from onceq.streams import logged
-from onceq.streams.bridge import lacking as waiting
+from onceq.streams.bridge import waiting
 from onceq.streams.bridge.epochs import Epochs, find
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import LOST_PIECE, Piece

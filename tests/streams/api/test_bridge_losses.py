@@ -12,8 +12,8 @@ import onceq
 from onceq import streams
 from onceq.errors import InvalidValue
 from onceq.streams import logged
-from onceq.streams.bridge import lacking
 from onceq.streams.bridge import relay as relaying
+from onceq.streams.bridge import waiting
 from onceq.streams.bridge.fetching import fetched
 from onceq.streams.bridge.relay import AsyncRelay
 from tests.events import emits
@@ -162,7 +162,7 @@ def test_a_relay_that_reads_what_it_had_planned_says_for_which_stores_it_waits(
         return await fetched(replace(asked, stores=(stores.at("c"),)), *given)
 
     monkeypatch.setattr(relaying, "fetched", asks_c_alone)
-    monkeypatch.setattr(lacking, "FIRST_S", 0.0)
+    monkeypatch.setattr(waiting, "FIRST_S", 0.0)
     events.all.clear()
     relay = outbox.relay(stores.at("abd"), accept_loss=accepted)
     one = told(events, relay, logged.BridgeLacksStore, store=stores.at("c"))

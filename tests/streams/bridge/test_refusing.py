@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onceq.model.stream_ops import StreamPosition
 from onceq.streams import logged
-from onceq.streams.bridge import lacking
-from onceq.streams.bridge.lacking import FIRST_S, PAUSE_MAX_S, Lacking
 from onceq.streams.bridge.moving import hexed, refuse_replaced
+from onceq.streams.bridge.waiting import FIRST_S, PAUSE_MAX_S, Waiting
 from onceq.streams.errors import StreamReplaced
 from onceq.streams.model.low import info
 from onceq.streams.receiver.placing import Position
@@ -73,8 +73,8 @@ def test_who_waits_says_so_after_a_while_and_then_ever_less_often(
     events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(lacking.time, "monotonic", lambda: now)
-    waits = Lacking("copy", "bars")
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    waits = Waiting("copy", "bars")
 
     def told(until: float) -> list[float]:
         """Wait so long, and ask each second; return when it was said."""

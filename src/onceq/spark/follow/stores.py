@@ -21,8 +21,8 @@ from onceq.model.ops.base import Program
 from onceq.spark.follow.options import StreamOptions
 from onceq.streams.bridge.epochs import Epochs, Placed, find, lacking, stores_of
 from onceq.streams.bridge.fetching import Reading
-from onceq.streams.bridge.lacking import Lacking
 from onceq.streams.bridge.reading import LOST_PIECE, Asked, Piece, Unread, read_once
+from onceq.streams.bridge.waiting import Waiting
 from onceq.streams.bridge.whole import Tail, Wholes, tail_of
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.quorum import StoreList
@@ -67,8 +67,8 @@ class Stores:
         self._epochs: Epochs | None = None
         self._tail = Tail(0, 0)
         self._kept: tuple[asyncio.Runner, Reading] | None = None
-        self._unplaced = Lacking(options.name or "onceq-stream", options.topic)
-        self._unread = Lacking(options.name or "onceq-stream", options.topic)
+        self._unplaced = Waiting(options.name or "onceq-stream", options.topic)
+        self._unread = Waiting(options.name or "onceq-stream", options.topic)
 
     def run(self, program: Program[T]) -> T:
         """Run a Program, on the links that there are, or that it makes."""
@@ -132,6 +132,7 @@ class Stores:
             why = self._why(least)
             self._unplaced.tell(why)
             said = "; ".join(f"{store}: {one}" for store, one in why.items())
+            said = said or self.options.stores
             raise IllegalState(
                 f"too few stores of topic {self.options.topic!r} tell what it has now. {said}."
                 " Start those of its list, or give the option 'stores' the list that it has now"

@@ -126,15 +126,15 @@ def lacking(who: Who, within_s: float, least: int) -> Program[Mapping[str, str]]
         answers |= came
         bridges = [one.has.bridge for one in came.values() if one.has.bridge is not None]
         stores |= {store for one in bridges for each in one.lists for store in each.stores}
-    told = {store: answers[store].has.admitted if store in answers else None for store in stores}
-    words = {store: _why(told[store], least) for store in sorted(told)}
+    words = {store: _why(answers.get(store), least) for store in sorted(stores)}
     return {store: why for store, why in words.items() if why}
 
 
-def _why(epoch: int | None, least: int) -> str:
-    """Return why a store is not believed. epoch: in which it is; None: it does not answer."""
-    if epoch is None:
+def _why(told: asks.Found | None, least: int) -> str:
+    """Return why a store is not believed; nothing if it is. told: None: it does not answer."""
+    if told is None:
         return "it does not answer"
+    epoch = told.has.admitted
     if epoch == 0:
         return "it does not have the stream"
     if epoch < least:
@@ -142,7 +142,8 @@ def _why(epoch: int | None, least: int) -> str:
             f"it is in epoch {epoch}, and {least} or a later one is expected: it was given up, or"
             " is behind"
         )
-    return ""
+    is_in_it = epoch == told.promised
+    return "" if is_in_it else f"it has promised epoch {told.promised}, and is not in it yet"
 
 
 def _losses(who: Who, found: Position, within_s: float) -> Program[Losses | None]:

@@ -24,10 +24,10 @@ from onceq.model import ops, stream_ops
 from onceq.streams import logged
 from onceq.streams.bridge.epochs import Epochs
 from onceq.streams.bridge.fetching import fetched
-from onceq.streams.bridge.lacking import Lacking
 from onceq.streams.bridge.moving import hexed
 from onceq.streams.bridge.reading import Asked, Piece
 from onceq.streams.bridge.trying import AWAY, Tries, tell_store
+from onceq.streams.bridge.waiting import Waiting
 from onceq.streams.errors import FlightFull, NotRegistered, StreamReplaced
 from onceq.streams.model.events import Event, Reclaimed
 from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX
@@ -225,8 +225,8 @@ class AsyncRelay:
             stores=(*stores,),
             epochs=epochs,
         )
-        lacking = Lacking(self.of.name, self._core.life.topic)
-        pieces = await fetched(asked, lambda unread: lacking.note(unread.why), self._certificates)
+        waiting = Waiting(self.of.name, self._core.life.topic)
+        pieces = await fetched(asked, lambda unread: waiting.note(unread.why), self._certificates)
         return [number for piece in pieces for number in has_as_planned(piece, bodies)]
 
     # how it goes on

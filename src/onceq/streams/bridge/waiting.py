@@ -16,7 +16,7 @@ FIRST_S: Final = 5.0
 PAUSE_MAX_S: Final = 60.0
 
 
-class Lacking:
+class Waiting:
     """Tells for which stores a bridge or a query waits. bridge: its name, for the log."""
 
     def __init__(self, bridge: str, topic: str) -> None:
