@@ -96,7 +96,9 @@ class AsyncStreamContext:
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
-        return AsyncReceiver(topic, show, parts, self._shared, on_event=on_event)
+        return AsyncReceiver(
+            topic, show, parts, self._shared, on_event=self._shared.handler(on_event)
+        )
 
     async def deregister(
         self,

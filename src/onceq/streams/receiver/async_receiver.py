@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,10 +12,12 @@ from onceq.errors import IllegalState
 from onceq.model.ops.async_running import RunsAsync
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, events
+from onceq.streams.model.ops import AskStore, AskStores
 from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.driver import CLOSE_S, Application, Driver, ShowIt, Tell, Wishes
+from onceq.streams.receiver.lacking import Lacking
 from onceq.streams.receiver.ops import Shown
 from onceq.streams.receiver.placing import Registration, Who, enter
 from onceq.streams.receiver.seeking import seek, source_registration
@@ -99,7 +102,8 @@ class AsyncReceiver:
 
     async def _enter(self, asker: Asker) -> Registration | None:
         """Register; None: it was stopped before."""
-        entering = asyncio.ensure_future(_Asking(asker).run(self._entering()))
+        asking = _Asking(asker, self._application.tell)
+        entering = asyncio.ensure_future(asking.run(self._entering()))
         stopping = asyncio.ensure_future(self._stopped.wait())
         both: set[asyncio.Future[Any]] = {entering, stopping}
         try:
@@ -164,14 +168,30 @@ class AsyncReceiver:
 
 
 class _Asking(RunsAsync):
-    """Performs the Programs of who is not yet registered."""
+    """Performs the Programs of who is not yet registered. tell: called with what stores lack."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, tell: Tell) -> None:
         self._asker = asker
+        self._tell = tell
+        self._lacking = Lacking()
 
     async def perform(self, op: Any) -> Any:
         """See RunsAsync."""
-        return await self._asker.perform(op)
+        answer = await self._asker.perform(op)
+        match op:
+            case AskStore(store=store, ask=ask):
+                self._look({store: ask}, {store: answer})
+            case AskStores(asked=asked):
+                self._look(asked, answer)
+            case _:
+                pass
+        return answer
+
+    def _look(
+        self, asked: Mapping[str, asks.Ask], answers: Mapping[str, asks.Answer | None]
+    ) -> None:
+        for event in self._lacking.look(asked, answers):
+            self._tell(event)
 
     def _leave(self) -> None:
         """See RunsAsync: a Program holds nothing here."""

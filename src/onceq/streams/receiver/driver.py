@@ -27,6 +27,7 @@ from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, ack
 from onceq.streams.receiver.catching_up import Patience, follow
 from onceq.streams.receiver.confirming import Confirming, registered_as
 from onceq.streams.receiver.delivering import Delivering
+from onceq.streams.receiver.following import Following
 from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
@@ -117,6 +118,7 @@ class Driver(RunsAsync):
             moved=self._moved,
         )
         self.acknowledging = Acknowledging(who, registration)
+        self._following = Following(position.stream, position.lists[-1])
         self._confirming = Confirming(
             position.stream,
             registered_as(who.session, registration.regids),
@@ -167,6 +169,7 @@ class Driver(RunsAsync):
     async def perform(self, op: Any) -> Any:
         """See RunsAsync."""
         self._look_for_source()
+        self._tell_changed()
         match op:
             case ReadStore(store=store, ask=ask, within_s=within_s):
                 return await self._asker.ask(store, ask, within_s)
@@ -216,9 +219,15 @@ class Driver(RunsAsync):
         if self._joining.at not in {"", self._source}:
             self._joining.leave()
 
+    def _tell_changed(self) -> None:
+        """Tell that the source has changed its list of stores, if it has."""
+        for event in self._following.look(self.core.lists[-1]):
+            self._tell(event)
+
     def _heard(self, data: bytes) -> None:
         was_lacking = self._is_lacking
         self._add(self.core.heard(data))
+        self._tell_changed()
         if self._is_lacking and not was_lacking:
             self._lacking.set()
         if self.outstanding.is_full:
