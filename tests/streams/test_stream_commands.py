@@ -107,6 +107,11 @@ def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: P
 
     forget = ("deregister", *NAMED, "--stores", at, "--receiver")
     assert json(*forget, "session 1", code=3)[0]["text"] == "did not know it"
+    assert json(*forget, "regid 77", code=3)[0]["text"] == "did not know it"
+    first = ("deregister", *NAMED, "--stores", stores[0].address, "--receiver")
+    rows = json(*first, "regid 2")  # 1 is the source's
+    assert [row["text"] for row in rows] == ["deregistered"] * 3
+    assert [one["number"] for one in received(at, 1)] == [0], "it begins anew"
     rows = json(*forget, "session b5")
     assert [row["text"] for row in rows] == ["deregistered"] * 3
     answer = run_here("stream", "show", *NAMED, "--stores", at)

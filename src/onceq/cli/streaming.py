@@ -170,6 +170,19 @@ def show_stores(output: Output, topic: str, named: Named) -> int:
     return OK
 
 
+def _name_of(receiver: str, at: Mapping[str, listings.Listed]) -> str:
+    """Returns the name of a receiver at all stores.
+
+    at: what the stores say that were named. Where nobody is called so, a RegID, as `regid 4`, means
+    the receiver that has it there: stores and sources name the one that blocks by it.
+    """
+    there = [one for known in at.values() for one in known.receivers]
+    having = {one.key for one in there if f"regid {one.regid}" == receiver}
+    if len(having) != 1 or any(one.key == receiver for one in there):
+        return receiver
+    return having.pop()
+
+
 def deregister(output: Output, topic: str, named: Named, receiver: str) -> int:
     """Has all stores of a stream forget a receiver."""
     session = session_of(named.source, "--source")
@@ -183,7 +196,8 @@ def deregister(output: Output, topic: str, named: Named, receiver: str) -> int:
             known = await listed_all(asker, all_stores, named.timeout)
             of_stream = _of_stream(known, topic, session)
             silent = dict.fromkeys(all_stores - known.keys(), Deregistered.SILENT)
-            done = await deregistered(asker, of_stream, receiver, named.timeout)
+            key = _name_of(receiver, _of_stream(answers, topic, session))
+            done = await deregistered(asker, of_stream, key, named.timeout)
             return {**silent, **done}
 
     done = asyncio.run(run())

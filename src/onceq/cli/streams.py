@@ -121,7 +121,10 @@ def deregister(
     named: Named,
     *,
     receiver: Annotated[
-        str | None, typer.Option(help="Its name, as `onceq stream show` has it: 'session b5'.")
+        str | None,
+        typer.Option(
+            help="Its name, as `onceq stream show` has it: 'session b5'; or a RegID: 'regid 4'."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the topic again.")] = False,
 ) -> int:

@@ -52,9 +52,13 @@ class _OfStream(Event):
 
 
 class StreamFull(_OfStream, level=logging.WARNING):
-    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
+    """A store takes no more of a stream. blocking: the id of the receiver for which it waits.
+
+    receiver: its name at all stores, by which it is deregistered.
+    """
 
     blocking: int
+    receiver: str
 
 
 class StreamHasRoom(_OfStream):

@@ -288,7 +288,12 @@ def test_a_store_that_keeps_no_messages_has_no_last_number() -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (asks.Full(end=0), "no room"),
+        (asks.Full(end=0), "no room, and waits for no receiver"),
+        (asks.Full(end=0, blocking=7), "the RegID 7 there"),
+        (
+            asks.Full(end=0, blocking=7),
+            "onceq stream deregister bars --source 0x9 --stores c --receiver 'regid 7'",
+        ),
         (asks.Lacking(begin=0, end=1), "lacks"),
         (asks.Refused(promised=9), "another life"),
     ],

@@ -93,12 +93,27 @@ def test_the_text_has_a_line_for_each_value() -> None:
         f"onceq_stream_end{{{labels}}} 9",
         f"onceq_stream_stable{{{labels}}} 8",
         f"onceq_stream_bytes{{{labels}}} 700",
-        f"onceq_stream_full{{{labels}}} 1",
+        f'onceq_stream_full{{{labels},blocking="session b5"}} 1',
         f"onceq_stream_damaged{{{labels}}} 1",
         f"onceq_stream_forced_total{{{labels}}} 6",
         f'onceq_stream_receiver_lag{{{labels},receiver="session b5"}} 3',
     ):
         assert line in text.splitlines(), line
+
+
+def test_a_stream_that_waits_for_nobody_names_nobody() -> None:
+    known_of_others = ReceiverStatistics(regid=0, key="session b6", below=0, lag=8)
+    for one in (
+        replace(STREAM, blocking=0, receivers=(known_of_others,)),
+        replace(STREAM, blocking=9),
+    ):
+        assert one.blocker == ""
+        (line,) = (
+            line
+            for line in text_of(replace(STORE, streams=(one,))).splitlines()
+            if line.startswith("onceq_stream_full{")
+        )
+        assert line.endswith(',blocking=""} 1')
 
 
 def test_the_text_is_of_the_format() -> None:

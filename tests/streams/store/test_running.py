@@ -237,7 +237,7 @@ def test_what_changed_is_told_once(events: Events) -> None:
     topic = {"stream": f"{0xABC:016x}", "topic": STREAM.topic}
     for _ in range(2):
         reporting.look([STREAM])
-    assert events.of(logged.StreamFull) == [{**topic, "blocking": 4}]
+    assert events.of(logged.StreamFull) == [{**topic, "blocking": 4, "receiver": "session b5"}]
     assert events.of(logged.StreamDamaged) == [{**topic, "count": 1}]
     assert events.of(logged.StreamOverwritten) == [{**topic, "count": 6}]
     assert events.of(logged.ReceiversForgotten) == [{**topic, "count": 2}]

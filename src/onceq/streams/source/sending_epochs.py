@@ -273,7 +273,7 @@ class Epochs:
             told = given.answer
             regid = told.regid if isinstance(told, asks.Holding | asks.Noted) else 0
             yield from self._register(given.store, None if fed.is_noting else fed.end, regid)
-        yield from acts.told(telling.refused(self._stream, given.store, given.answer))
+        yield from acts.told(telling.refused(self._stream, self.life, given.store, given.answer))
 
     def _answered(self, store: str, answer: asks.Answer) -> Iterator[Act]:
         """Take the answer of a store to frames."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
 from onceq.streams.errors import (
     FrameRefused,
@@ -70,20 +71,35 @@ def store_registered(
     return events.StoreRegistered(stream=stream, store=store, regid=regid, old=old, last=last)
 
 
-_REFUSALS: Final[dict[type[asks.Answer], str]] = {
-    asks.Refused: "it has promised more to another life of this source",
-    asks.Full: "it has no room: give it some, or deregister who blocks it",
-    asks.Lacking: "nobody gave it what it lacks: it is asked again",
+def _full(life: SourceLife, store: str, answer: asks.Full) -> str:
+    if not answer.blocking:
+        return "it has no room, and waits for no receiver of this stream: give it some"
+    command = shlex.join(
+        [
+            *("onceq", "stream", "deregister", life.topic, "--source", f"{life.session:#x}"),
+            *("--stores", store, "--receiver", f"regid {answer.blocking}"),
+        ]
+    )
+    return (
+        "it has no room: give it some. The oldest messages are kept for the receiver that has the"
+        f" RegID {answer.blocking} there; if that never comes back: {command}"
+    )
+
+
+_REFUSALS: Final[dict[type[Any], Callable[[SourceLife, str, Any], str]]] = {
+    asks.Refused: lambda *_: "it has promised more to another life of this source",
+    asks.Full: _full,
+    asks.Lacking: lambda *_: "nobody gave it what it lacks: it is asked again",
 }
 """Why a store does not register a source, by what it answers."""
 
 
 def refused(
-    stream: int, store: str, answer: asks.Answer | None
+    stream: int, life: SourceLife, store: str, answer: asks.Answer | None
 ) -> Iterator[events.RegistrationError]:
     """Yield that a store has refused to be admitted, if its answer says so."""
-    why = None if answer is None else _REFUSALS.get(type(answer))
-    if why is not None:
+    if type(answer) in _REFUSALS:
+        why = _REFUSALS[type(answer)](life, store, answer)
         yield events.RegistrationError(stream=stream, store=store, why=f"{store}: {why}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onceq.streams.model import asks
 from onceq.streams.store.records import Held, Trimmed
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ def overwritten(held: Held, want: int) -> Trimmed | None:
     if want <= held.begin:
         return None
     return Trimmed(stream=held.stream, below=want, forced=slowest(held)[0] < want)
+
+
+def full(held: Held) -> asks.Full:
+    """Return the answer that there is no room, which names the receiver that keeps the oldest."""
+    return asks.Full(end=held.end, blocking=slowest(held)[1])
 
 
 def slowest(held: Held) -> tuple[int, int]:

@@ -28,6 +28,11 @@ def _labels(one: StreamStatistics) -> dict[str, str]:
     return {"topic": one.topic, "session": f"{one.session:x}", "stream": f"{one.stream:016x}"}
 
 
+def _full(store: StoreStatistics) -> Iterator[Reading]:
+    for one in store.streams:
+        yield "", {**_labels(one), "blocking": one.blocker}, float(one.is_full)
+
+
 def _lags(store: StoreStatistics) -> Iterator[Reading]:
     for stream in store.streams:
         for one in stream.receivers:
@@ -147,8 +152,8 @@ METRICS: Final[tuple[Metric[StoreStatistics], ...]] = (
     Metric(
         name="onceq_stream_full",
         kind="gauge",
-        text="1: over its limit, and waits for a receiver",
-        read=_streams(lambda one: one.is_full),
+        text="1: over its limit, and waits for the receiver `blocking`; 0: it does not wait",
+        read=_full,
     ),
     Metric(
         name="onceq_stream_damaged",

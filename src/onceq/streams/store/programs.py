@@ -17,7 +17,7 @@ from onceq.model.ops.base import Program
 from onceq.streams.errors import StoreFull
 from onceq.streams.model import asks
 from onceq.streams.model.states import may_copy
-from onceq.streams.store import acts, healing, records
+from onceq.streams.store import acts, healing, limits, records
 from onceq.streams.store.answering import Waiting
 from onceq.streams.store.catalogue import Needs, Step
 from onceq.streams.store.program import Keep, Perform, admit
@@ -163,18 +163,15 @@ class Programs:
         try:
             answer, running.position = self._store.admitted(op.ask, op.copied)
         except StoreFull:
-            return self._full(op.ask.stream)
+            return limits.full(self._store.catalogue.of(op.ask.stream))
         return answer
 
     def _copied(self, op: Keep) -> asks.Answer | None:
         try:
             self._store.keep_copies(op.ask, op.copies)
         except StoreFull:
-            return self._full(op.ask.stream)
+            return limits.full(self._store.catalogue.of(op.ask.stream))
         return None
-
-    def _full(self, stream: int) -> asks.Full:
-        return asks.Full(end=self._store.catalogue.of(stream).end)
 
     def _end(self, running: Running, value: Any) -> Iterator[Ended]:
         if running.link != NOBODY:

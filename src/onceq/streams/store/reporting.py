@@ -47,7 +47,12 @@ class Reporting:
 def _tell(one: StreamStatistics, known: _Known) -> None:
     stream, topic = f"{one.stream:016x}", one.topic
     if one.is_full and not known.is_full:
-        telemetry.tell(log, logged.StreamFull(stream=stream, topic=topic, blocking=one.blocking))
+        telemetry.tell(
+            log,
+            logged.StreamFull(
+                stream=stream, topic=topic, blocking=one.blocking, receiver=one.blocker
+            ),
+        )
     if known.is_full and not one.is_full:
         telemetry.tell(log, logged.StreamHasRoom(stream=stream, topic=topic))
     if one.damaged != known.damaged:

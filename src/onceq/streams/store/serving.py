@@ -136,7 +136,7 @@ class Serving:
         try:
             answer, position = self.store.take(frame, data, life)
         except StoreFull:
-            answer, position = self._full(frame.stream), self.store.end
+            answer, position = limits.full(self.store.catalogue.of(frame.stream)), self.store.end
         if isinstance(answer, asks.Holding | asks.Noted):
             self.presence.hear((frame.stream, SOURCE), life)
         one = Waiting(position=position, stream=frame.stream, tag=TO_FRAMES, answer=answer)
@@ -198,7 +198,8 @@ class Serving:
         try:
             return step.answer, self.store.do(step)
         except StoreFull:
-            return self._full(getattr(ask, "stream", 0)), self.store.end
+            held = self.store.catalogue.of(getattr(ask, "stream", 0))
+            return limits.full(held), self.store.end
 
     def _of_receiver(
         self, link: int, tag: int, ask: asks.Register | asks.Acknowledge
@@ -238,10 +239,6 @@ class Serving:
         """
         answer, given = ranged(self.store, ask, self.range_bytes)
         yield acts.Send(link=link, data=b"".join((answer_frame(ask.stream, tag, answer), *given)))
-
-    def _full(self, stream: int) -> asks.Full:
-        held = self.store.catalogue.of(stream)
-        return asks.Full(end=held.end, blocking=limits.slowest(held)[1])
 
     def _answer(self, link: int, one: Waiting) -> Iterator[Act]:
         for to, data in self._answers.add(link, one):

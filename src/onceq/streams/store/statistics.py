@@ -51,6 +51,12 @@ class StreamStatistics(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     receivers: tuple[ReceiverStatistics, ...]
 
+    @property
+    def blocker(self) -> str:
+        """The name, at all stores, of the receiver for which it waits; empty: for none."""
+        found = (one.key for one in self.receivers if one.regid == self.blocking)
+        return next(found, "") if self.blocking else ""
+
 
 class DiskStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The disk of a store. size_bytes: what it takes there; free_bytes: what is left for it.

@@ -133,7 +133,7 @@ class Store(ABC):
         held = self.catalogue.of(frame.stream)
         if taken.append:
             if not self._makes_room(held):
-                return asks.Full(end=held.end, blocking=limits.slowest(held)[1]), position
+                return limits.full(held), position
             position = self._append(held.local, frame, data)
         elif taken.compare and not self._has(frame, data):
             return asks.Conflict(number=frame.number), position
