@@ -16,7 +16,7 @@ from onceq.errors import InvalidValue
 from tests.streams.api.towns import RAW, READER, SENDER, WITHIN_S, Heard, Shows, read, soon, town
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tests.streams.api.towns import Town
@@ -37,7 +37,9 @@ def named(stores: Town, regid: int, names: str = "abc") -> str:
     return " ".join(f"{stores.at(name)}/{regid}" for name in names)
 
 
-def life(topic: streams.Topic[bytes], stores: str, count: int) -> tuple[int, dict[str, int], Heard]:
+def life(
+    topic: streams.Topic[bytes], stores: str, count: int
+) -> tuple[int, Mapping[str, int], Heard]:
     """One life of a source without a session: where it began, its RegIDs, and what it heard."""
     heard = Heard()
     with (
@@ -78,7 +80,7 @@ def test_ume_example_src_3_saves_the_regid_that_it_was_given(
         return saved.read_text() if saved.exists() else named(shared, 0)
 
     begins: list[int] = []
-    given: list[dict[str, int]] = []
+    given: list[Mapping[str, int]] = []
     for _ in range(2):
         begin, regids, heard = life(topic, stores(), 4)
         begins.append(begin)
@@ -152,7 +154,8 @@ def test_a_second_source_with_regids_that_are_in_use_is_refused(
 def test_stores_give_a_source_with_a_session_its_regids(
     request: pytest.FixtureRequest, shared: Town
 ) -> None:
-    topic, found = topic_of(request), list[dict[str, int]]()
+    topic = topic_of(request)
+    found: list[Mapping[str, int]] = []
     with streams.open(session_id=SENDER) as context:
         for _ in range(2):
             with context.source(topic, stores=shared.at()) as source:

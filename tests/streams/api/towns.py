@@ -99,12 +99,16 @@ class Heard:
 
 
 class Shows:
-    """A handler: what it was shown. stop_at: the number at which its receiver stops."""
+    """A handler: what it was shown. stop_at: the number at which its receiver stops.
+
+    running: of a receiver for asyncio, its life.
+    """
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.shown: list[streams.Message[Any]] = []
         self.stop_at = stop_at
         self.receiver: Any = None
+        self.running: Any = None
 
     def __call__(self, message: streams.Message[Any]) -> None:
         self.shown.append(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from onceq.streams.api.exposing import receiver_text
 from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
@@ -58,6 +59,10 @@ class AsyncReceiver(Generic[T]):
     def statistics(self) -> ReceiverStatistics:
         """Return how far it is."""
         return receiver_statistics(self._inner)
+
+    def metrics(self) -> str:
+        """Return that as metrics for Prometheus, as text. docs/metrics.md has their names."""
+        return receiver_text(self.statistics())
 
     def _shown(self, one: ops.Shown) -> Awaitable[None] | None:
         if isinstance(one, ops.Message):

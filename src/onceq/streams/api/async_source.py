@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from onceq.errors import DeadlineExceeded
+from onceq.streams.api.exposing import source_text
 from onceq.streams.api.given import OnEvent, Shared, SourceParts
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
 from onceq.streams.errors import FlightFull
@@ -130,3 +131,7 @@ class AsyncSource(Generic[T]):
     def statistics(self) -> SourceStatistics:
         """Return how far it is."""
         return source_statistics(self._parts.core)
+
+    def metrics(self) -> str:
+        """Return that as metrics for Prometheus, as text. docs/metrics.md has their names."""
+        return source_text(self.statistics())

@@ -12,6 +12,7 @@ from concurrent.futures import Future, wait
 from typing import Generic, TypeAlias, TypeVar
 
 from onceq.errors import IllegalState
+from onceq.streams.api.exposing import receiver_text
 from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
 from onceq.streams.api.loop_thread import CLOSE_S, LoopThread
 from onceq.streams.api.reporting import report
@@ -97,6 +98,10 @@ class Receiver(Generic[T]):
     def statistics(self) -> ReceiverStatistics:
         """Return how far it is."""
         return receiver_statistics(self._inner)
+
+    def metrics(self) -> str:
+        """Return that as metrics for Prometheus, as text. docs/metrics.md has their names."""
+        return receiver_text(self.statistics())
 
     def _hand(self, one: ops.Shown) -> None:
         """Hand over what is to be shown; in the thread of the loop."""

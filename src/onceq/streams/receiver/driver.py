@@ -26,6 +26,7 @@ from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, acknowledge_all
 from onceq.streams.receiver.catching_up import Patience, follow
 from onceq.streams.receiver.confirming import Confirming, registered_as
+from onceq.streams.receiver.counting import Counting
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.following import Following
 from onceq.streams.receiver.joining import Joining
@@ -118,6 +119,7 @@ class Driver(RunsAsync):
             moved=self._moved,
         )
         self.acknowledging = Acknowledging(who, registration)
+        self.counting = Counting()
         self._following = Following(position.stream, position.lists[-1])
         self._confirming = Confirming(
             position.stream,
@@ -206,6 +208,11 @@ class Driver(RunsAsync):
         """Where there is a link to the source; empty: there is none."""
         return self._joining.at
 
+    @property
+    def reconnects(self) -> int:
+        """How many links to the source there were after the first."""
+        return max(0, self._joining.count - 1)
+
     async def _hear(self) -> None:
         """Hear the source, whenever there is a link to it."""
         patience = self.wishes.patience
@@ -258,6 +265,7 @@ class Driver(RunsAsync):
             if inspect.isawaitable(shown):
                 await shown
             self.tokens.returned()
+            self.counting.note(one)
             at_once = (at_once + 1) % AT_ONCE
             if at_once == 0:
                 await asyncio.sleep(0)

@@ -26,7 +26,7 @@ class Keeping:
     """The messages of one life. stream: 0 before its first epoch.
 
     stable: everything below is. is_heard: somebody is told; else no event of messages is made.
-    is_kept: by stores.
+    is_kept: by stores. forced: numbers that were released since a limit was reached, or given up.
     Raises InvalidValue for a policy that keeps less than two flights.
     """
 
@@ -43,6 +43,7 @@ class Keeping:
         self.stable = 0
         self.is_heard = True
         self.is_kept = True
+        self.forced = 0
         self._objects = Objects()
         self._lifetimes = Lifetimes(policy.message_stability_lifetime_ms / 1_000)
         self._is_over = False
@@ -112,6 +113,7 @@ class Keeping:
         """Go on behind a chosen log: what it lacks is sent again, or as void, which this tells."""
         gone = self.giving_up.begin(end)
         self.retention.void(gone)
+        self.forced += len(gone)
         return list(self._split(given_up(self.stream, gone)))
 
     def give_up(self, number: int) -> None:
@@ -227,6 +229,7 @@ class Keeping:
 
     def _released(self, begin: int, below: int, *, forced: bool) -> Iterator[events.Event]:
         if begin < below:
+            self.forced += below - begin if forced else 0
             told = self.giving_up.released(self.stream, begin, below, forced=forced)
             yield from self._split(list(told))
 
