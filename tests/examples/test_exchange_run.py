@@ -21,7 +21,7 @@ from examples.exchange.checks import Evidence, Read, Sums, Told, judge
 from examples.exchange.contents import Kept, digest
 from examples.exchange.data import Bar
 from examples.exchange.database import Booked, Total
-from examples.exchange.market import LOW_FEED, SESSIONS, Move, RunDirectory, Taped, move_of
+from examples.exchange.market import FEEDS, LOW_FEED, SESSIONS, Move, RunDirectory, Taped, move_of
 from examples.exchange.options import parse
 from examples.running.wheels import ROOT
 from onceq.streams.bridge.moving import hexed
@@ -246,7 +246,7 @@ def test_arguments_that_cannot_be_are_refused(arguments: list[str]) -> None:
 def test_feeds_are_struck_while_they_have_much_left_to_send() -> None:
     for seed in range(200):
         strikes = faults.draw_schedule(seed)
-        of_feeds = [one.share for one in strikes if one.target in faults.FEEDS]
-        assert len(of_feeds) > 2 * len(faults.FEEDS)
+        of_feeds = [one.share for one in strikes if one.target in FEEDS]
+        assert len(of_feeds) > 2 * len(FEEDS)
         assert max(of_feeds) < 0.6
         assert strikes[-1].share > 0.7
