@@ -87,9 +87,9 @@ def _full(life: SourceLife, store: str, answer: asks.Full) -> str:
 
 
 _REFUSALS: Final[dict[type[Any], Callable[[SourceLife, str, Any], str]]] = {
-    asks.Refused: lambda *_: "it has promised more to another life of this source",
+    asks.Refused: lambda _, __, ___: "it has promised more to another life of this source",
     asks.Full: _full,
-    asks.Lacking: lambda *_: "nobody gave it what it lacks: it is asked again",
+    asks.Lacking: lambda _, __, ___: "nobody gave it what it lacks: it is asked again",
 }
 """Why a store does not register a source, by what it answers."""
 

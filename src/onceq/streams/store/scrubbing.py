@@ -33,6 +33,7 @@ class Scrubbed(Protocol):
 
     def survey(self, segment: int, /) -> tuple[Survey, Iterator[Entry | Unproven]]:
         """Return a survey of a segment that is still to take what is found in it."""
+        ...
 
     def note_survey(self, segment: int, survey: Survey, /) -> object:
         """Note what a survey found. Raises StoreFull."""
@@ -42,6 +43,7 @@ class Scrubbed(Protocol):
 
     def repair(self, stream: int, data: bytes, /) -> bool:
         """Write a damaged frame again; whether it was taken. Raises StoreFull."""
+        ...
 
 
 class Scrubbing:
