@@ -12,6 +12,7 @@ from onceq.streams.bridge.epochs import Epochs, find, lacking
 from onceq.streams.bridge.fetching import Reading, fetched
 from onceq.streams.bridge.reading import LOST_PIECE, VOID_PIECE, Asked, Unread, read_once
 from onceq.streams.model import asks
+from onceq.streams.model.choice import Bridge, Promised, Stage
 from onceq.streams.model.fragments import CONTINUED, CONTINUES
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
 from onceq.streams.model.losses import Lost
@@ -122,6 +123,15 @@ def test_who_has_had_more_believes_no_stores_of_a_former_epoch(tmp_path: Path) -
             stores.cluster.wipe(name)
         stores.start("b")
         assert whom_it_lacks(stores, "b", 0) == {stores.at("b"): "it does not have the stream"}
+
+
+def test_a_store_that_is_between_two_epochs_is_not_in_one() -> None:
+    own = listed("a:1")
+    who = Who(topic=RAW.name, source=SENDER, session=1, key="session 1", known=own)
+    bridge = Bridge(epoch=6, stage=Stage.SETTLED, lists=(own,), firsts=((6, 0),))
+    for promised, says in ((9, {"a:1": "it has promised epoch 9, and is not in it yet"}), (6, {})):
+        told = asks.Found(promised=promised, has=Promised(bridge=bridge))
+        assert ended(lacking(who, 2.0, 6), {"a:1": told}) == says
 
 
 def frame(epoch: int, begin: int, *bodies: bytes, flags: int = 0, void: int = 0) -> bytes:
