@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from onceq.cli import doctor
+from onceq.cli import judging
 from onceq.cli.main import make_app
 from onceq.engine.connect import address
 from onceq.engine.connect.connection import Link
@@ -172,11 +172,11 @@ def test_doctor_judges_settings(conninfo: str) -> None:
     assert (facts.isolation, facts.synchronous_commit) == ("read committed", "on")
     settings = "-c default_transaction_isolation=serializable -c synchronous_commit=off"
     facts = database_facts(make_conninfo(conninfo, options=settings))
-    assert doctor.isolation(facts).verdict == "warn"
-    assert doctor.durability(facts).verdict == "warn"
-    assert doctor.writable(facts).verdict == "ok"
-    assert doctor.disk(10_000_000).verdict == "fail"
-    assert doctor.disk(500_000_000).verdict == "warn"
+    assert judging.isolation(facts).verdict == "warn"
+    assert judging.durability(facts).verdict == "warn"
+    assert judging.writable(facts).verdict == "ok"
+    assert judging.disk(10_000_000).verdict == "fail"
+    assert judging.disk(500_000_000).verdict == "warn"
 
 
 def test_doctor_sees_what_a_dead_server_holds(cli: Cli) -> None:

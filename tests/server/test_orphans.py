@@ -100,4 +100,4 @@ def test_a_handler_that_gives_up_its_sessions_locks_loses_and_doubles_nothing(
     found = rows(conninfo, f"select body from {repository}.effects order by body")
     assert [bytes(body) for (body,) in found] == bodies
     with plain(conninfo) as connection:
-        assert health.orphaned_claims(connection, repository) == 0
+        assert health.stale_claims(connection, repository).unknown == 0

@@ -24,4 +24,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "not run",
         "tests/crash/test_dead_links.py: 102",
     ): "needs network namespaces, which root may make, and says what is lacking",
+    (
+        "not run",
+        "tests/cli/test_doctor_reach.py: 48",
+    ): "needs an address beside loopback, a PostgreSQL with TLS and one of version 15, and says "
+    "what is lacking",
 }

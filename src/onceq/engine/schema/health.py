@@ -26,19 +26,44 @@ select current_setting('server_version_num')::integer as server_version,
        current_setting('idle_session_timeout') as idle_session_timeout,
        current_setting('max_connections')::integer as max_connections,
        (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
-       coalesce((select extract(epoch from clock_timestamp() - min(xact_start))
-                 from pg_stat_activity where pid <> pg_backend_pid()
-                 and backend_type = 'client backend'), 0)::double precision as oldest_transaction_s,
-       (select count(*) from pg_prepared_xacts) as prepared_transactions,
        current_setting('server_encoding') as encoding,
        clock_timestamp() as clock
 """
 
-# A claim whose holder is neither a native session nor a group of the Spark server.
-_ORPHANED = """
-select count(*) from {schema}.element e where e.claimed_by is not null and e.role <> 'reply'
-    and not exists (select from {schema}.server s where s.incarnation = e.claimed_by)
-    and not exists (select from {schema}.spark_group g where g.group_no = e.claimed_by)
+# Who holds a claim: a session of a native server, a group of a Spark server, a relay of a stream
+# (which keeps it from life to life), or nobody known. A session lives while its lock is held; a
+# Spark server likewise, or while it was seen lately: it may be connecting again. The locks name
+# the table and a number (takeover.sql, spark.sql).
+_STALE = """
+with locks as materialized (
+    select l.classid, l.objid from pg_locks l
+    where l.locktype = 'advisory' and l.granted and l.objsubid = 2
+        and l.database = (select oid from pg_database where datname = current_database())
+), claims as (
+    select e.claimed_by, count(*) as elements from {schema}.element e
+    where e.claimed_by is not null and e.role <> 'reply'
+        and not exists (select from {schema}.stream_relay r where r.claim = e.claimed_by) group by 1
+), held as (
+    select c.elements, s.missed_at,
+        case when s.missed_at is not null then 'missing' when s.slot is not null then 'gone'
+             when p.server_id is not null then 'spark' else 'unknown' end as holder,
+        case when s.slot is not null then not exists (select from locks where objid = s.slot
+                 and classid = '{schema}.server'::regclass)
+             when p.server_id is not null then p.seen_at < {schema}.now() - interval '60 seconds'
+                 and not exists (select from locks where objid = p.server_id
+                     and classid = '{schema}.spark_group'::regclass)
+             else true end as is_stale
+    from claims c
+    left join {schema}.server s on s.incarnation = c.claimed_by
+    left join {schema}.spark_group g on g.group_no = c.claimed_by
+    left join {schema}.spark_server p on p.server_id = g.server_id
+)
+select coalesce(sum(elements) filter (where holder = 'gone'), 0)::bigint as gone,
+    coalesce(sum(elements) filter (where holder = 'missing'), 0)::bigint as missing,
+    extract(epoch from {schema}.now() - min(missed_at))::double precision as missing_s,
+    coalesce(sum(elements) filter (where holder = 'spark'), 0)::bigint as spark,
+    coalesce(sum(elements) filter (where holder = 'unknown'), 0)::bigint as unknown
+from held where is_stale
 """
 
 
@@ -55,10 +80,24 @@ class DatabaseFacts:
     idle_session_timeout: str
     max_connections: int
     connections: int
-    oldest_transaction_s: float
-    prepared_transactions: int
     encoding: str
     clock: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleClaims:
+    """Elements whose holder has ended, and which have not come back.
+
+    gone: by sessions of servers that nobody has taken over. missing: that wait for a verdict on
+    their process, the longest for missing_s (None: none does). spark: by Spark servers that are
+    not connected, and were not seen for a minute. unknown: by nobody who is known.
+    """
+
+    gone: int
+    missing: int
+    missing_s: float | None
+    spark: int
+    unknown: int
 
 
 def database_facts(conninfo: str) -> DatabaseFacts:
@@ -85,9 +124,10 @@ def foreign_sequences(
         return connection.execute(query.format(schema=sql.Identifier(repository))).fetchall()
 
 
-def orphaned_claims(connection: psycopg.Connection[Any], repository: str) -> int:
-    """Returns how many elements are claimed by an unknown holder."""
-    query = sql.SQL(_ORPHANED).format(schema=sql.Identifier(repository))
-    with translated(connection):
-        row = connection.execute(query).fetchone()
-    return 0 if row is None else int(row[0])
+def stale_claims(connection: psycopg.Connection[Any], repository: str) -> StaleClaims:
+    """Returns how much is claimed by somebody who has ended. It reads all of `element`."""
+    query = sql.SQL(_STALE).format(schema=sql.Identifier(repository))
+    rows = class_row(StaleClaims)
+    with translated(connection), connection.cursor(row_factory=rows) as cursor:
+        (found,) = cursor.execute(query)
+    return found

@@ -1,0 +1,20 @@
+"""What the doctor finds: one value for each check. For the doctor and its judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: ok, warn or fail; what was found; what to do about it."""
+
+    check: str
+    verdict: str
+    found: str
+    advice: str | None = None
+
+
+def when(bad: bool, check: str, found: str, advice: str, *, verdict: str = "warn") -> Finding:  # noqa: FBT001 # a fact, not an option
+    """Returns a finding that is ok unless something is bad; only then it has advice."""
+    return Finding(check, verdict if bad else "ok", found, advice if bad else None)
