@@ -59,6 +59,7 @@ from onceq.model.element import (
     Whereabouts,
 )
 from onceq.model.explaining import Explanation, Step
+from onceq.model.held import Held, HeldGroup, Redriven
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
 from onceq.model.reasons import Reason
@@ -87,6 +88,8 @@ __all__ = [
     "Expired",
     "Explanation",
     "Fenced",
+    "Held",
+    "HeldGroup",
     "InDoubt",
     "KillAnswer",
     "LedgerClerk",
@@ -107,6 +110,7 @@ __all__ = [
     "Reason",
     "ReceiveTimeout",
     "Recovery",
+    "Redriven",
     "Reject",
     "Reply",
     "ReplyGone",

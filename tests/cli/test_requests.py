@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
-from onceq.cli.requests import where_in
+from onceq.cli.held import where_in
 from onceq.model import ops
 from tests.parts import linked, serving, wait_until
 
@@ -167,7 +167,7 @@ def test_all_of_a_queue_is_redriven(cli: Cli, failed: uuid.UUID) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--all",), ("--queue", "orders"), ("EID", "--all")])
 def test_redrive_asks_which(cli: Cli, words: tuple[str, ...]) -> None:
-    assert "give an EID, or --queue" in cli("redrive", *words, code=2).err
+    assert "give an EID; or what to redrive (--queue, " in cli("redrive", *words, code=2).err
 
 
 def test_kill(cli: Cli, qm: onceq.QueueManager) -> None:

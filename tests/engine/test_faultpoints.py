@@ -46,6 +46,7 @@ CHANGE_NOTHING = {
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("BeginTagged", "EidsOf", "Examine", "ListSessions", "Measure", "MeasureQueues", "NextDue"),
+    *("FindHeld", "GroupHeld"),
     *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "UnknownRid"),
     *(
         "ReceiveEach",

@@ -121,7 +121,7 @@ def _examine_repository(located: Located, repository: str) -> Iterator[Finding]:
         bool(stopped), "queues", f"stopped: {', '.join(stopped) or 'none'}", "`onceq queue start`"
     )
     held = sum(one.held for one in queues)
-    yield when(held > 0, "errors", f"{held} failed element(s) held", "`onceq error list`")
+    yield when(held > 0, "errors", f"{held} failed element(s) held", "`onceq error list --group`")
 
 
 def _failed(check: str, error: OnceqError) -> Finding:

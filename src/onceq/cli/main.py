@@ -12,6 +12,7 @@ from onceq.cli import (
     bulk,
     clients,
     enqueueing,
+    held,
     history,
     metrics,
     pipelines,
@@ -59,13 +60,13 @@ def make_app() -> typer.Typer:
     app.add_typer(queues.app, name="queue")
     app.add_typer(clients.app, name="client")
     app.add_typer(requests.request_app, name="request")
-    app.add_typer(requests.error_app, name="error")
+    app.add_typer(held.error_app, name="error")
     app.add_typer(history.app, name="history")
     app.add_typer(stores.make_app(), name="store")
     app.add_typer(streams.make_app(), name="stream")
     command(app, "explain")(explain)
     command(app, "top")(top)
-    command(app, "redrive")(requests.redrive)
+    command(app, "redrive")(held.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)
     command(app, "metrics")(metrics.metrics)

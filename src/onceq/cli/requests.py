@@ -1,8 +1,7 @@
-"""`onceq request show` and `find`, `error list`, `redrive`, `kill`: requests, wherever they are."""
+"""`onceq request show` and `find`, `kill`: requests, wherever they are."""
 
 from __future__ import annotations
 
-import re
 import textwrap
 import uuid
 from dataclasses import asdict, dataclass
@@ -26,27 +25,15 @@ from onceq.model.element import (
     Role,
     Search,
 )
-from onceq.model.queue import QueueKind
 
 request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: show and find them.")
-error_app: Final = typer.Typer(
-    no_args_is_help=True, help="Errors: list requests that failed and are held."
-)
 
 COLUMNS: Final = ("rid", "registrant", "queue", "state", "outcome", "attempts", "times", "server")
 OLD_COLUMNS: Final = (
     *("rid", "registrant", "queue", "outcome", "attempts", "code", "enqueued_at", "finished_at"),
     *("waited_s", "service_s"),
 )
-ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "where", "error")
 BODIES: Final = {"body", "reply"}
-FRAME: Final = re.compile(r'^ *File "(.*[/\\])?([^/\\"]+)", line (\d+), in (.+)$', re.MULTILINE)
-NOT_THE_USERS: Final = re.compile(
-    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]"
-)
-"""Directories of packages and of the standard library."""
-REDRIVES: Final = {(True, False, False), (False, True, True)}
-"""What may be given together: an EID alone, or --queue with --all."""
 
 KILL_CODES: Final = {
     KillAnswer.KILLED: OK,
@@ -100,20 +87,6 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
             row[f"abort {number}"] += "\n" + textwrap.indent(trace, "    ").rstrip()
             shown = trace
     return row
-
-
-def where_in(traceback: str | None) -> str | None:
-    """Returns the last line in the user's own code that a traceback names; failing that, any."""
-    found = FRAME.findall(traceback or "")
-    own = [one for one in found if not NOT_THE_USERS.search(one[0]) and not one[1].startswith("<")]
-    return "{1}:{2} in {3}".format(*(own or found)[-1]) if found else None
-
-
-def _held(qm: QueueManager, state: RequestState) -> dict[str, Any]:
-    """Returns a failed request as `error list` shows it: with its last abort's traceback."""
-    aborts = qm.attempts(state.eid)
-    traceback = aborts[-1].traceback if aborts else None
-    return as_row(state) | {"where": where_in(traceback), "traceback": traceback}
 
 
 @command(request_app, "show")
@@ -209,56 +182,6 @@ def as_time(option: str, text: str | None) -> datetime | None:
         raise InvalidValue(f"{option} is a time like 2026-01-31T12:00:00, not {text!r}") from None
 
 
-@command(error_app, "list")
-def list_errors(
-    invoked: Invocation,
-    *,
-    queue: Annotated[
-        str | None, typer.Option(help="Only this queue's, or this error queue's.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most this many.")] = 100,
-) -> None:
-    """List what failed and is held in error queues, the latest first.
-
-    WHERE is the line of the handler that raised; --json shows the whole traceback.
-    """
-    with invoked.open() as qm:
-        held = qm.lookup(state=ElementState.HELD, queue=_error_queue(qm, queue), limit=limit)
-        invoked.output.rows(ERROR_COLUMNS, [_held(qm, state) for state in held])
-
-
-def redrive(
-    invoked: Invocation,
-    eid: Annotated[
-        str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
-    ] = None,
-    *,
-    queue: Annotated[
-        str | None, typer.Option(help="The queue, or error queue, to redrive with --all.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Everything that failed in --queue.")
-    ] = False,
-) -> int:
-    """Run a failed request again, as a new request linked to the old one."""
-    if (eid is not None, queue is not None, every) not in REDRIVES:
-        raise InvalidValue("give an EID, or --queue QUEUE --all")
-    with invoked.open() as qm:
-        chosen = _held_of(qm, queue) if queue is not None else [_required_eid(qm, eid or "")]
-        rows: list[dict[str, Any]] = []
-        for old in chosen:
-            new = qm.redrive(old)
-            if new is not None:
-                rows.append({"old_eid": old, "eid": new[0], "rid": new[1]})
-    invoked.output.rows(("old_eid", "eid", "rid"), rows)
-    if eid is not None and not rows:
-        hint(f"onceq: {eid} is not held in an error queue: `onceq error list` shows what is")
-        return NOT_FOUND
-    if not rows:
-        hint(f"onceq: nothing was there to redrive: no failed request of {queue} is held")
-    return OK
-
-
 def kill(
     invoked: Invocation,
     request: Annotated[str, typer.Argument(metavar="EID|RID", help="The request to kill.")],
@@ -288,33 +211,3 @@ def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
             f"{len(open_ones)} requests have the rid {text!r}: give an eid: {listed}"
         )
     return next(iter(open_ones), found[0].eid if found else None)
-
-
-def _required_eid(qm: QueueManager, text: str) -> uuid.UUID:
-    eid = as_eid(text)
-    if eid is not None:
-        return eid
-    held = qm.lookup(text, state=ElementState.HELD, limit=2)
-    if len(held) != 1:
-        raise InvalidValue(f"{text!r} is neither an eid nor the rid of one held request")
-    return held[0].eid
-
-
-def _error_queue(qm: QueueManager, queue: str | None) -> str | None:
-    if queue is None:
-        return None
-    info = qm.show(queue)
-    return info.settings.error_queue if info.kind is QueueKind.REQUEST else queue
-
-
-def _held_of(qm: QueueManager, queue: str) -> list[uuid.UUID]:
-    """Returns what failed in a queue; for an error queue, everything that it holds."""
-    error_queue = _error_queue(qm, queue)
-    depth = max(1, qm.show(error_queue or queue).held)
-    held = qm.lookup(state=ElementState.HELD, queue=error_queue, limit=depth)
-    held.reverse()
-    return [one.eid for one in held if error_queue == queue or _failed_in(qm, one.eid, queue)]
-
-
-def _failed_in(qm: QueueManager, eid: uuid.UUID, queue: str) -> bool:
-    return any(one.queue == queue for one in qm.lookup(eid=eid, state=ElementState.FINISHED))

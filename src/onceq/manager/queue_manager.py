@@ -14,7 +14,7 @@ from onceq.engine.connect.links import Links
 from onceq.engine.connect.unwrap import Callers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
-from onceq.manager import program
+from onceq.manager import held, program
 from onceq.manager.explaining import Explaining
 from onceq.manager.metrics import Metrics
 from onceq.manager.old_requests import OldRequests
@@ -32,6 +32,7 @@ from onceq.model.element import (
     Search,
 )
 from onceq.model.explaining import Explanation
+from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven
 from onceq.model.queue import Queue, QueueInfo
 
 T = TypeVar("T")
@@ -197,6 +198,28 @@ class QueueOperations(RegistrationOperations):
     def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
         """Runs a failed request again (G3); returns its new (eid, rid); None if it is not held."""
         return self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
+
+    def held(self, **search: Unpack[HeldSearch]) -> list[Held]:
+        """Returns what failed and is held in error queues, the latest first; see HeldSearch.
+
+        limit: 100 unless one is given. QueueNotFound, InvalidName, InvalidValue.
+        """
+        return self._link.run(held.find(search))
+
+    def held_groups(self, **search: Unpack[HeldSearch]) -> list[HeldGroup]:
+        """Returns the same in groups that failed alike, the largest first; limit: of groups."""
+        return self._link.run(held.group(search))
+
+    def redrive_held(
+        self, *, dry_run: bool = False, **search: Unpack[HeldSearch]
+    ) -> list[Redriven]:
+        """Redrives everything that `held` finds, those that failed first before; see `redrive`.
+
+        Each is a transaction of its own: if this raises, some were redriven, and `held` says what
+        is left. What fails again meanwhile is left alone. limit: 100,000 unless one is given.
+        dry_run: nothing is redriven; the answer says what would be. Raises as `held` does.
+        """
+        return self._link.run(held.redrive(search, dry_run=dry_run))
 
     def lookup(
         self, rid: str | None = None, *, archive: bool = False, **search: Unpack[Places]

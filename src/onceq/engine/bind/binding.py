@@ -21,6 +21,7 @@ from onceq.engine.bind.decoding import (
     measured,
     rates,
 )
+from onceq.engine.bind.held_binding import HELD_BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
 from onceq.engine.bind.statement import NOTHING, bind
 from onceq.model import admin_ops, desk_ops, ops, stream_ops
@@ -276,5 +277,6 @@ BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = (
         if kind not in WITHOUT_SQL
     }
     | {Measure: bind(Measure, SPECIAL[Measure])}
+    | HELD_BINDINGS
     | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven)}
 )
