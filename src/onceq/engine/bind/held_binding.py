@@ -59,7 +59,8 @@ with wanted (eid, queue, code, text, registrant, since, until, most, earliest) a
         e.enqueued_at, h.finished_at as failed_at, e.outcome is not null as is_reply,
         coalesce(h.finished_at, e.enqueued_at) as moment
     from {{schema}}.queue q
-    join {{schema}}.element e on e.queue_id = q.queue_id and e.lane = {Lane.HELD} and e.role = 'failed'
+    join {{schema}}.element e
+        on e.queue_id = q.queue_id and e.lane = {Lane.HELD} and e.role = 'failed'
     left join {{schema}}.registrant r on r.registrant_id = e.failed_of
     left join lateral (
         select x.name as queue, f.finished_at
