@@ -28,6 +28,7 @@ PAIRS = {
     "model/ops/async_running.py": "model/ops/running.py",
     "manager/async_explaining.py": "manager/explaining.py",
     "manager/async_old_requests.py": "manager/old_requests.py",
+    "manager/async_periodics.py": "manager/periodics.py",
     "manager/async_queue_manager.py": "manager/queue_manager.py",
     "manager/async_registrations.py": "manager/registrations.py",
     "manager/async_taker.py": "manager/taker.py",

@@ -17,7 +17,7 @@ from pyarrow import parquet
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.schema.migrate import verify_with
-from proof import fault_ledgers
+from proof import fault_ledgers, fault_ticks
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
 from proof.harness.ledger import ask
@@ -191,6 +191,9 @@ QUEUE_MANAGER: Final = _around(
     *("ReadTagged", "KillTagged", "TakeTagged"),
     *("BeginReply", "TakeReply", "SettleReply"),
 )
+TICKING: Final = _around(
+    *("CreatePeriodic", "AlterPeriodic", "PausePeriodic", "RemovePeriodic", "Tick", "HoldTick")
+)
 VERDICT: Final = _around("Judge")
 
 SCENES: Final[dict[str, Scene]] = {
@@ -328,6 +331,16 @@ SCENES: Final[dict[str, Scene]] = {
         points=QUEUE_MANAGER,
         abort_limit=None,
         check=_things,
+    ),
+    "periodic requests": Scene(
+        program="ticking", points=TICKING, leaves_alerts=True, check=fault_ticks.each_once
+    ),
+    "async periodic requests": Scene(
+        program="ticking_async",
+        is_twin=True,
+        points=TICKING,
+        leaves_alerts=True,
+        check=fault_ticks.each_once,
     ),
     "files": Scene(
         program="moving_files",

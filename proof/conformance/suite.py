@@ -16,6 +16,7 @@ from proof.conformance import (
     history_behaviours,
     limit_behaviours,
     order_behaviours,
+    periodic_behaviours,
     processing_behaviours,
     server_behaviours,
     stream_behaviours,
@@ -39,6 +40,7 @@ _ROOMS = (
     stream_behaviours,
     order_behaviours,
     limit_behaviours,
+    periodic_behaviours,
     trim_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(

@@ -108,6 +108,7 @@ class MemoryDriver:
             ops.Rouse: lambda _: None,
             ops.Post: self._post,
             ops.Posted: self._posted,
+            ops.MayTend: lambda _: False,  # who wants to tick, runs the Program of it
             ops.Stopping: lambda _: self._stop(),
             ops.IsAlive: lambda op: op.identity not in self.gone,
         }

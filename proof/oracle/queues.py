@@ -130,6 +130,8 @@ def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
         raise QueueNotEmpty(f"queue {op.queue!r} is not empty")
     if any(who.reply_queue_id == row.queue_id for who in state.registrants.seen(tx)):
         raise QueueNotEmpty(f"queue {op.queue!r} is a reply queue")
+    if any(one.queue == op.queue for one in state.periodics.seen(tx)):
+        raise QueueNotEmpty(f"queue {op.queue!r} is that of a periodic request")
     if _serves(state, tx, row.queue_id):
         raise QueueNotEmpty(f"queue {op.queue!r} is the error queue of another")
     state.queues.put(tx, row.queue_id, replace(row, destroyed=True))

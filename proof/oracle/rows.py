@@ -43,6 +43,28 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     destroyed: bool = False
 
 
+class PeriodicRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A periodic request. key: of the row. look_at: when its next tick may be tried."""
+
+    key: int
+    name: str
+    revision: UUID
+    queue: str
+    body: bytes
+    content_type: str | None
+    schedule: str
+    zone: str
+    missed: str
+    overlap: bool
+    is_paused: bool = False
+    next_at: datetime
+    look_at: datetime
+    ticked_at: datetime | None = None
+    eid: UUID | None = None
+    error: str | None = None
+    created_at: datetime
+
+
 class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
     """The anchor of a registrant. has_spent: its history may have been trimmed."""
 

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from onceq.errors import IllegalState
 from onceq.model import ops
 from onceq.model.element import Element, Lane
+from onceq.model.periodic_ops import DueTicks
 from onceq.model.queue import QueueKind
+from proof.oracle import periodics
 from proof.oracle.order import refuse_in_order
 from proof.oracle.rows import ElementRow, Transaction
 from proof.oracle.state import (
@@ -250,6 +252,7 @@ def survey(state: State, tx: Transaction, op: ops.Survey) -> ops.Sighting:
         ],
         due_s=min(due, default=None),
         seen=ops.Observation(value=op.value or 0, holders=[]),
+        ticks=bool(periodics.due_ticks(state, tx, DueTicks())),
     )
 
 

@@ -23,6 +23,7 @@ from proof.oracle.rows import (
     ElementRow,
     Failure,
     HistoryRow,
+    PeriodicRow,
     PositionRow,
     QueueRow,
     RegistrantRow,
@@ -71,6 +72,7 @@ class State:
         self.taken_over: Table[TakenOverRow] = Table()
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
+        self.periodics: Table[PeriodicRow] = Table()
         self.positions: Table[PositionRow] = Table()
         self.relays: Table[RelayRow] = Table()
         self.locks: dict[tuple[str, int], list[tuple[Transaction, bool]]] = {}

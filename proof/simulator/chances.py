@@ -71,8 +71,8 @@ INSIDE = (
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
 FAULTLESS = (
-    *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.MayGoOn, ops.IsAlive),
-    *(ops.Posted, steps.Renew),
+    *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.MayGoOn, ops.MayTend),
+    *(ops.IsAlive, ops.Posted, steps.Renew),
 )
 """Ops that leave the database as it is: the process answers them itself, or nothing was posted."""
 STARTING = (ops.Begin, ops.Take)

@@ -205,7 +205,7 @@ class Simulation(Misfortune):
         try:
             actor.op = move(actor.program)
             for _ in range(STEPS_MAX):
-                if not isinstance(actor.op, ops.Stopping):
+                if not isinstance(actor.op, (ops.Stopping, ops.MayTend)):
                     break
                 actor.op = actor.program.send(actor.driver.perform_once(actor.op))
         except StopIteration:

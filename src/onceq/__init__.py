@@ -61,6 +61,7 @@ from onceq.model.element import (
 from onceq.model.explaining import Explanation, Step
 from onceq.model.held import Held, HeldGroup, Redriven
 from onceq.model.ops import AlterQueue, ThreadTags
+from onceq.model.periodic import Periodic, PeriodicInfo
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
 from onceq.model.reasons import Reason
 from onceq.server import Abort, Server, ServerStatistics
@@ -99,6 +100,8 @@ __all__ = [
     "OldRequest",
     "OnceqError",
     "Outcome",
+    "Periodic",
+    "PeriodicInfo",
     "PostgresLedger",
     "Processed",
     "Queue",

@@ -9,8 +9,9 @@
     │   │   └── WindowFull            the window is full of outstanding requests
     │   ├── HandlerMisuse             a handler ended or changed its own transaction
     │   ├── QueueNotFound
+    │   ├── PeriodicNotFound          there is no periodic request of this name
     │   ├── QueueNotEmpty             a non-empty queue is never destroyed
-    │   ├── SettingsDiffer            the queue exists with other settings
+    │   ├── SettingsDiffer            it exists with other settings
     │   ├── RidReused                 the rid was sent before with other content
     │   ├── StatementRefused          PostgreSQL refused a statement (constraint, type, right)
     │   ├── FileMismatch              a file lacks a column, or is not what it was
@@ -85,6 +86,7 @@ __all__ = [
     "OnceqError",
     "OperatingError",
     "Outcome",
+    "PeriodicNotFound",
     "PoolerDetected",
     "PostgresTooOld",
     "QueueFull",
@@ -166,6 +168,10 @@ class HandlerMisuse(UsageError):
 
 class QueueNotFound(UsageError):
     """No queue of this name exists in the repository."""
+
+
+class PeriodicNotFound(UsageError):
+    """There is no periodic request of this name."""
 
 
 class QueueNotEmpty(UsageError):

@@ -180,6 +180,13 @@ class QueueServed(Event):
     queue: str
 
 
+class TickRefused(Event, level=logging.WARNING):
+    """A periodic request is due and cannot be sent, for this reason; it is tried again."""
+
+    periodic: str
+    error: str
+
+
 class ServerBegan(Event):
     """A server begins. process: its id in the repository. sessions: how many it has."""
 

@@ -27,7 +27,7 @@ SOURCE = Path(faultpoints.__file__).parents[1]
 CALLED = re.compile(r'faultpoint\("([^"]+)"\)')
 CALLED_BY_SPARK = re.compile(r'self\.at\("([^"]+)"\)')
 WITHOUT_SQL = {
-    *("Act", "Begin", "BeginWork", "MayGoOn", "Commit", "Rollback", "Call"),
+    *("Act", "Begin", "BeginWork", "MayGoOn", "MayTend", "Commit", "Rollback", "Call"),
     *("Post", "Posted", "Stopping", "IsAlive", "Wait", "Sleep", "Rouse"),
 }
 
@@ -47,6 +47,7 @@ CHANGE_NOTHING = {
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("BeginTagged", "EidsOf", "Examine", "ListSessions", "Measure", "MeasureQueues", "NextDue"),
     *("FindHeld", "GroupHeld"),
+    *("DueTicks", "ListPeriodics", "MayTend", "Now"),
     *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "UnknownRid"),
     *(
         "ReceiveEach",

@@ -168,6 +168,7 @@ ANSWERS: dict[type[ops.Op[Any]], Any] = {
     ops.Rollback: False,
     ops.Sweep: ops.Observation(value=0, holders=[]),
     ops.TakeOver: 0,
+    ops.MayTend: False,
 }
 
 

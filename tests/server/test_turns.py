@@ -23,6 +23,7 @@ STEPS_MAX = 5_000
 ANSWERS: dict[type[ops.Op[Any]], Any] = {
     ops.OpenIncarnation: ops.Incarnation(slot=1, incarnation=7, backend_pid=1),
     ops.Sweep: ops.Observation(value=0, holders=[]),
+    ops.MayTend: False,
     ops.Stopping: False,
     ops.TakeOver: 0,
     ops.Finish: ops.Finished(following=[]),
@@ -37,6 +38,7 @@ def nothing_new(numbers: list[int]) -> ops.Sighting:
         stopped=[False] * len(numbers),
         due_s=None,
         seen=ops.Observation(value=0, holders=[]),
+        ticks=False,
     )
 
 

@@ -41,6 +41,14 @@ NOT_SIMULATED = {
         ["EidsOf", "Examine", "ListSessions", "MeasureQueues", "UnknownRid"],
         "an operator's questions, of what PostgreSQL alone has: tests/cli",
     ),
+    **dict.fromkeys(
+        [
+            *("AlterPeriodic", "CreatePeriodic", "DueTicks", "HoldTick", "ListPeriodics", "Now"),
+            *("PausePeriodic", "RemovePeriodic", "Tick"),
+        ],
+        "no schedule lasts for a tick: tests/conformance, tests/crash/test_periodic.py",
+    ),
+    "MayTend": "answered at once, without a step: it asks the process, not the queue manager",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(
         ["Post", "Posted"],

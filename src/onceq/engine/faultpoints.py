@@ -24,7 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from onceq.model import admin_ops, archive_ops, desk_ops, ledger_ops, ops, stream_ops
+from onceq.model import (
+    admin_ops,
+    archive_ops,
+    desk_ops,
+    ledger_ops,
+    ops,
+    periodic_ops,
+    stream_ops,
+)
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""
@@ -37,9 +45,10 @@ _HEARD_WITHIN_S: Final = 30.0
 WATCHED: Final = {"_commit": "Commit"}
 """Steps of a driver that are not one Op alone: from method to the name of its points."""
 
+_MODULES: Final = (ops, admin_ops, archive_ops, desk_ops, ledger_ops, periodic_ops, stream_ops)
 OPS: Final = {
     one.__name__: one.changes
-    for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops, stream_ops)
+    for module in _MODULES
     for one in vars(module).values()
     if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
 }

@@ -13,7 +13,7 @@ from onceq.engine.connect.async_links import AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
-from onceq.manager import held, program
+from onceq.manager import held, program, ticking
 from onceq.manager.async_explaining import AsyncExplaining
 from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
@@ -32,6 +32,7 @@ from onceq.model.element import (
 )
 from onceq.model.explaining import Explanation
 from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven
+from onceq.model.periodic import Periodic
 from onceq.model.queue import Queue, QueueInfo
 
 T = TypeVar("T")
@@ -60,9 +61,15 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
 
     # --- queues -----------------------------------------------------------------------------
 
-    async def declare(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue if it does not exist; returns whether it did. SettingsDiffer."""
-        return await self._link.run(program.declare(queue))
+    async def declare(self, declared: Queue[Any, Any] | Periodic[Any]) -> bool:
+        """Creates the queue, or the periodic request, if there is none of its name.
+
+        Returns whether it did. SettingsDiffer. For a periodic request also QueueNotFound, TooLarge
+        and IllegalState: its queue is not one of requests.
+        """
+        if isinstance(declared, Periodic):
+            return await self._link.run(ticking.declare(declared))
+        return await self._link.run(program.declare(declared))
 
     async def create(self, queue: Queue[Any, Any]) -> bool:
         """Creates the queue; False if one of that name exists, whatever its settings."""

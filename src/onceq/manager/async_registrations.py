@@ -14,6 +14,7 @@ from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.errors import ConnectionLost
 from onceq.manager import program
+from onceq.manager.async_periodics import AsyncPeriodicOperations
 from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
@@ -23,7 +24,7 @@ REGISTRANT_S: Final = 10.0
 """How long a tagged operation waits for the registrant, at most (registration.sql)."""
 
 
-class AsyncRegistrationOperations:
+class AsyncRegistrationOperations(AsyncPeriodicOperations):
     """Operations on registrations and on clients."""
 
     _link: AsyncLinks

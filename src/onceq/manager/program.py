@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from onceq import errors
 from onceq.manager.metrics import Metrics, look
+from onceq.manager.ticking import tend_at_times
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import (
@@ -125,6 +126,7 @@ def dequeue(
             due_s = None
             if rings and waits >= SHORT_WAITS:
                 due_s = yield from ops.NextDue(queue=op.queue)
+                yield from tend_at_times()
             wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=due_s)
             if not (yield from wait):
                 break

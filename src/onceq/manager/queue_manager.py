@@ -14,7 +14,7 @@ from onceq.engine.connect.links import Links
 from onceq.engine.connect.unwrap import Callers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
-from onceq.manager import held, program
+from onceq.manager import held, program, ticking
 from onceq.manager.explaining import Explaining
 from onceq.manager.metrics import Metrics
 from onceq.manager.old_requests import OldRequests
@@ -33,6 +33,7 @@ from onceq.model.element import (
 )
 from onceq.model.explaining import Explanation
 from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven
+from onceq.model.periodic import Periodic
 from onceq.model.queue import Queue, QueueInfo
 
 T = TypeVar("T")
@@ -61,9 +62,15 @@ class QueueOperations(RegistrationOperations):
 
     # --- queues -----------------------------------------------------------------------------
 
-    def declare(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue if it does not exist; returns whether it did. SettingsDiffer."""
-        return self._link.run(program.declare(queue))
+    def declare(self, declared: Queue[Any, Any] | Periodic[Any]) -> bool:
+        """Creates the queue, or the periodic request, if there is none of its name.
+
+        Returns whether it did. SettingsDiffer. For a periodic request also QueueNotFound, TooLarge
+        and IllegalState: its queue is not one of requests.
+        """
+        if isinstance(declared, Periodic):
+            return self._link.run(ticking.declare(declared))
+        return self._link.run(program.declare(declared))
 
     def create(self, queue: Queue[Any, Any]) -> bool:
         """Creates the queue; False if one of that name exists, whatever its settings."""

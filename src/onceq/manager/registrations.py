@@ -15,6 +15,7 @@ from onceq.engine.connect.unwrap import Callers
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import ConnectionLost
 from onceq.manager import program
+from onceq.manager.periodics import PeriodicOperations
 from onceq.manager.taker import Taker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
@@ -24,7 +25,7 @@ REGISTRANT_S: Final = 10.0
 """How long a tagged operation waits for the registrant, at most (registration.sql)."""
 
 
-class RegistrationOperations:
+class RegistrationOperations(PeriodicOperations):
     """Operations on registrations and on clients."""
 
     _link: Links

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from onceq.errors import InvalidValue
 from onceq.model import names, signature
 from onceq.model.ops import AlterQueue, Registered
+from onceq.model.periodic import Periodic
 from onceq.model.queue import Handled, Queue
 
 T = TypeVar("T")
@@ -28,6 +29,10 @@ WANTED: Final[dict[type[Any], tuple[str, str]]] = {
     AlterQueue: (
         "the change is an onceq.AlterQueue",
         "write alter(onceq.AlterQueue(queue='orders', abort_limit=3))",
+    ),
+    Periodic: (
+        "the periodic request is an onceq.Periodic",
+        "write onceq.Periodic('nightly', queue, request, '0 2 * * *')",
     ),
     Registered: (
         "the handle is what `register` returned first",

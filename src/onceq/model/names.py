@@ -66,6 +66,11 @@ def check_queue(name: object) -> str:
     return _named("queue", name, QUEUE_NAME, "1 to 63 of A-Z a-z 0-9 _ . -")
 
 
+def check_periodic(name: object) -> str:
+    """Returns the name of a periodic request, or raises InvalidName."""
+    return _named("periodic request's", name, QUEUE_NAME, "1 to 63 of A-Z a-z 0-9 _ . -")
+
+
 def check_repository(name: object) -> str:
     """Returns the repository name, or raises InvalidName."""
     rule = "a letter a-z, then at most 40 of a-z 0-9 _"

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from onceq.engine.wake.waiting import Wakes
 from onceq.manager.program import judge_missing, take_over
+from onceq.manager.ticking import tend, tend_at_times
 from onceq.model import ops
 from onceq.model.element import Element
 from onceq.server.execution import Execution, Width, execute
@@ -187,6 +188,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
         while pending and not (yield from ops.Stopping()):
             pending = yield from _execute(session, life, looks, Pending(at, pending))
             looks.executions += 1
+            yield from tend_at_times()
             if looks.executions % TAKE_OVER_EVERY == 0:
                 yield from _take_over(session)
                 yield from _sweep(looks)
@@ -335,6 +337,8 @@ def _survey(
     if sighting.missing:
         yield from judge_missing()
         yield from tell_taken_over(session)
+    if sighting.ticks:
+        yield from tend()
     session.standing.stopped = [
         name for name, stopped in zip(watched, sighting.stopped, strict=True) if stopped
     ]

@@ -24,7 +24,7 @@ from onceq.engine.bind.decoding import (
 from onceq.engine.bind.held_binding import HELD_BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
 from onceq.engine.bind.statement import NOTHING, bind
-from onceq.model import admin_ops, desk_ops, ops, stream_ops
+from onceq.model import admin_ops, desk_ops, ops, periodic_ops, stream_ops
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
 from onceq.model.end_user import end_user_of
 from onceq.model.metric_ops import Measure
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WITHOUT_SQL: Final = frozenset(
     {
-        *(ops.Begin, ops.BeginWork, ops.Call, ops.MayGoOn),
+        *(ops.Begin, ops.BeginWork, ops.Call, ops.MayGoOn, ops.MayTend),
         *(ops.Commit, ops.Rollback, ops.Act, ops.Post, ops.Posted),
         *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive),
     }
@@ -254,6 +254,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         " order by queue",
     },
     admin_ops.MeasureRates: {"function": "rates", "decode": rates},
+    periodic_ops.Now: {"sql": "select {schema}.now()"},
     Measure: {"columns": MEASURED_COLUMNS, "decode": measured},
     admin_ops.Identify: {"sql": "select repository_id from {schema}.repository"},
     admin_ops.RidRange: {
@@ -272,7 +273,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = (
     {
         kind: bind(kind, SPECIAL.get(kind, {}))
-        for module in (ops, admin_ops, desk_ops, stream_ops)
+        for module in (ops, admin_ops, desk_ops, periodic_ops, stream_ops)
         for kind in kinds_of(module)
         if kind not in WITHOUT_SQL
     }

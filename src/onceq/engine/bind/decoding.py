@@ -30,6 +30,7 @@ from onceq.model.element import (
     attempts_of,
 )
 from onceq.model.metric_ops import Measured
+from onceq.model.periodic_ops import Ticked, TickState
 from onceq.model.queue import Limits, QueueInfo, QueueKind, QueueSettings
 
 if TYPE_CHECKING:
@@ -178,7 +179,13 @@ def sighting(row: Row) -> ops.Sighting:
         stopped=row[3],
         due_s=row[4],
         seen=ops.Observation(value=row[5], holders=row[6]),
+        ticks=row[7],
     )
+
+
+def ticked(row: Row) -> Ticked:
+    """Returns what a tick has done."""
+    return Ticked(state=TickState(row[0]), error=row[1], is_news=row[2])
 
 
 def _by_name(columns: str, row: Row) -> dict[str, Any]:
@@ -200,7 +207,8 @@ RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
     Whereabouts: (WHEREABOUTS_COLUMNS, whereabouts),
     ops.TakenOver: (TAKEN_OVER_COLUMNS, taken_over),
     ops.OutstandingRequest: ("*", outstanding),
-    ops.Sighting: ("missing, numbers, ready, stopped, due_s, value, holders", sighting),
+    ops.Sighting: ("missing, numbers, ready, stopped, due_s, value, holders, ticks", sighting),
+    Ticked: ("state, error, is_news", ticked),
 }
 """Answers whose rows are not simply their own fields: which columns, and how a row is read."""
 

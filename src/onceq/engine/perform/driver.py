@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_AS_IT_IS = frozenset({ops.Begin, ops.Stopping})
+_AS_IT_IS = frozenset({ops.Begin, ops.MayTend, ops.Stopping})
 """The Ops that may follow a commit before the session is made like new: Begin does it itself."""
 
 
@@ -113,6 +113,7 @@ class PostgresDriver(ops.Runs):
             ops.Begin: self._begin,
             ops.BeginWork: self._begin_work,
             ops.MayGoOn: self._may_go_on,
+            ops.MayTend: self._may_tend,
             ops.Commit: self._commit,
             ops.Finish: self._finish,
             ops.Rollback: self._rollback,
@@ -343,6 +344,9 @@ class PostgresDriver(ops.Runs):
 
     def _rouse(self, op: ops.Rouse) -> None:
         self._watch.rouse(op.queues)
+
+    def _may_tend(self, _: ops.MayTend) -> bool:
+        return self._watch.may_tend(time.monotonic())
 
     def _stopping(self, _: ops.Stopping) -> bool:
         return self._stop.is_set()

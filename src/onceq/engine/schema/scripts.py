@@ -40,6 +40,7 @@ MIGRATIONS = (
     "0019_limits",
     "0020_tags",
     "0021_load",
+    "0023_periodic",
 )
 FUNCTION_FILES = (
     "base",
@@ -53,6 +54,7 @@ FUNCTION_FILES = (
     "request",
     "outstanding",
     "element",
+    "periodic",
     "reply",
     "server",
     "takeover",

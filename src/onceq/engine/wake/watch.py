@@ -26,6 +26,9 @@ LONGEST_S = 300.0
 HANDED_OVER_S = 0.05
 """If the session that went to survey is not back asleep by then, the next one surveys."""
 
+TEND_EVERY_S = 1.0
+"""How often a process looks for what is due besides requests, at most."""
+
 
 class Sleeper:
     """A sleeping session. called: why it is to wake, if a sibling says so."""
@@ -48,6 +51,15 @@ class Watch:
         self._sleepers: dict[Sleeper, None] = {}
         self._keeper: Sleeper | None = None
         self._due = 0.0
+        self._tends_at = float("-inf")
+
+    def may_tend(self, now: float) -> bool:
+        """Returns whether the process has not tended for a second; then the asker is to."""
+        with self._lock:
+            if now < self._tends_at:
+                return False
+            self._tends_at = now + TEND_EVERY_S
+            return True
 
     @contextmanager
     def asleep(self, bell: Bell, op: Sleep, now: float) -> Generator[Sleeper]:

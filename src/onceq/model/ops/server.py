@@ -178,6 +178,7 @@ class Sighting:
 
     ready, stopped: for each queue, whether a claim would find something now, and whether it is
     stopped for dequeue. due_s: when the next element is due. seen: for the next sweep or survey.
+    ticks: whether a periodic request is due.
     """
 
     missing: int
@@ -186,6 +187,7 @@ class Sighting:
     stopped: list[bool]
     due_s: float | None
     seen: Observation
+    ticks: bool
 
 
 class Survey(Op[Sighting], changes="one session has looked for all of its process that sleep"):
@@ -361,6 +363,13 @@ class AbortElement(
     traceback: str | None = None
     after_s: float | None = None
     together: SmallInt | None = None
+
+
+class MayTend(Op[bool]):
+    """Whether it is time to look for what is due, besides requests: once a second in a process.
+
+    By the process's own clock, which nobody sets; whoever is told True looks.
+    """
 
 
 class Stopping(Op[bool]):

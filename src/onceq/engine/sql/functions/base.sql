@@ -34,7 +34,8 @@
 --      of it, exclusive where a life begins or ends, and by a tagged operation. It is the fence of clients: who holds it exclusively
 --      knows that no ghost of the former life is between its check and its commit.
 --   2. a queue (advisory: oid of queue, hash of its name): shared by enqueues, exclusive in destroy_queue; before
---      it, 0 for the list of queues: exclusive in create_queue and destroy_queue.
+--      it, 0 for the list of queues: exclusive in create_queue and destroy_queue. After it, the row of a periodic
+--      request, which a tick skips if it is locked.
 --   3. slots of servers (advisory: oid of server, slot): held by a session as long as it lives. A free one
 --      is the evidence that the session ended. It is tried, never waited for.
 --   4. rows of server.

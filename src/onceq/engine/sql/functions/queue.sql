@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue, begun, limits (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun, limits (written), element, registrant, server, periodic (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -124,6 +124,10 @@ begin
     if exists (select from onceq.registrant where reply_queue_id = q.queue_id) then
         raise exception 'queue "%" is the private reply queue of a registrant', p_name
             using errcode = 'OQ008';
+    end if;
+    if exists (select from onceq.periodic where queue = p_name) then
+        raise exception 'queue "%" is that of a periodic request', p_name
+            using errcode = 'OQ008', hint = 'remove that first, or give it another queue';
     end if;
     if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';

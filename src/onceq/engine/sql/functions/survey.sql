@@ -1,16 +1,16 @@
 -- What one session of a process sees for all that sleep there (ADR 19): the dead, what can be claimed,
 -- and when the next element is due.
--- Tables: queue, element (read), and those of takeover.sql and cursor.sql. Locks: theirs.
+-- Tables: queue, element, periodic (read), and those of takeover.sql and cursor.sql. Locks: theirs.
 
 -- Takes over from the missing, moves the low-water marks (p_value, p_holders, value, holders: see sweep), and
 -- looks into the process's queues. missing: as take_over returns it; numbers: of these names, 0 if there is no
 -- such queue; ready: whether a claim would find something now; stopped: whether the queue is stopped for
--- dequeue; due_s: in how many seconds the next element is due. p_everything: also below the marks. p_tidy:
+-- dequeue; due_s: in how many seconds the next element is due; ticks: whether a periodic request is. p_everything: also below the marks. p_tidy:
 -- ends what a handler has left in this session.
 create or replace function onceq.survey(
     p_process uuid, p_queues text[], p_everything boolean, p_tidy boolean, p_value bigint, p_holders text[],
     out missing integer, out numbers integer[], out ready boolean[], out stopped boolean[],
-    out due_s double precision, out value bigint, out holders text[]
+    out due_s double precision, out value bigint, out holders text[], out ticks boolean
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -28,6 +28,7 @@ begin
     missing := onceq.take_over(p_process);
     perform onceq.adopt() where random() < 0.5;  -- a process is here once a second
     perform onceq.tidy_session() where p_tidy;
+    ticks := onceq.is_tick_due();
     select array_agg(onceq.is_ready(x.id, p_everything) order by x.n), min(onceq.due_in(x.id)),
             array_agg(exists (select from onceq.queue q where q.queue_id = x.id and not q.dequeue_started) order by x.n)
         into ready, due_s, stopped from unnest(numbers) with ordinality x (id, n);
