@@ -41,7 +41,7 @@ def _put_off(errand: Errand, qm: onceq.QueueManager, name: str) -> None:
     qm.remove_periodic(name)  # what a former life has left
     qm.declare(onceq.Periodic(name, TICKS, name, YEARLY))
     _set(errand, f"zone = 'Mars/Olympus', {_DUE}", f"name = '{name}'")
-    qm.tick()
+    qm.tend()
     qm.remove_periodic(name)
 
 
@@ -53,7 +53,7 @@ def _tick(errand: Errand, qm: onceq.QueueManager, name: str) -> None:
     qm.pause_periodic(name)
     qm.resume_periodic(name)
     _set(errand, _DUE, f"name = '{name}' and ticked_at is null")
-    qm.tick()
+    qm.tend()
 
 
 def _set(errand: Errand, what: str, where: str) -> None:

@@ -46,7 +46,7 @@ NOT_SIMULATED = {
             *("AlterPeriodic", "CreatePeriodic", "DueTicks", "HoldTick", "ListPeriodics", "Now"),
             *("PausePeriodic", "RemovePeriodic", "Tick"),
         ],
-        "no schedule lasts for a tick: tests/conformance, tests/crash/test_periodic.py",
+        "no schedule lasts for a tick: tests/conformance, proof/fault_ticks.py",
     ),
     "MayTend": "answered at once, without a step: it asks the process, not the queue manager",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",

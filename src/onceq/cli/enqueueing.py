@@ -68,12 +68,13 @@ def enqueue(
         if raw:
             eid = qm.enqueue(onceq.Queue(queue, bytes, bytes), content, **attributes)
         else:
-            request = msgspec.Raw(_checked_json(content))
+            request = msgspec.Raw(checked_json(content))
             eid = qm.enqueue(onceq.Queue(queue, msgspec.Raw, bytes), request, **attributes)
     invoked.output.item({"queue": queue, "eid": eid})
 
 
-def _checked_json(content: bytes) -> bytes:
+def checked_json(content: bytes) -> bytes:
+    """Returns a text if it is JSON. InvalidValue."""
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:

@@ -22,6 +22,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (KeyboardInterrupt, INTERRUPTED),
     (errors.InDoubt, UNKNOWN),
     (errors.QueueNotFound, NOT_FOUND),
+    (errors.PeriodicNotFound, NOT_FOUND),
     (errors.SchemaMissing, NOT_FOUND),
     (FileNotFoundError, NOT_FOUND),
     (errors.FileMismatch, VIOLATION),

@@ -15,6 +15,7 @@ from onceq.cli import (
     held,
     history,
     metrics,
+    periodics,
     pipelines,
     queues,
     recovering,
@@ -58,6 +59,7 @@ def make_app() -> typer.Typer:
     command(app, "collect")(bulk.collect_replies)
     app.add_typer(repositories.app, name="repository")
     app.add_typer(queues.app, name="queue")
+    app.add_typer(periodics.app, name="periodic")
     app.add_typer(clients.app, name="client")
     app.add_typer(requests.request_app, name="request")
     app.add_typer(held.error_app, name="error")
@@ -70,6 +72,7 @@ def make_app() -> typer.Typer:
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)
     command(app, "metrics")(metrics.metrics)
+    command(app, "tend")(periodics.tend)
     command(app, "url")(repository.url)
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)

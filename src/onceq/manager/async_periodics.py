@@ -45,7 +45,7 @@ class AsyncPeriodicOperations:
         """Removes a periodic request; what it has sent stays. Returns whether there was one."""
         return await self._link.perform(ticking.remove_op(name))
 
-    async def tick(self) -> int:
+    async def tend(self) -> int:
         """Sends what is due now; returns how many requests that were.
 
         Servers do so once a second, and whoever waits in `dequeue`: only where there is neither

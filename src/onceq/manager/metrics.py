@@ -20,6 +20,8 @@ from onceq.model import metrics, ops
 from onceq.model.element import Charge, RequestOutcome
 from onceq.model.metric_ops import Aborts, Finished, Measure, Measured
 from onceq.model.metrics import Metric, Reading, Sample, plainly
+from onceq.model.periodic import PeriodicInfo
+from onceq.model.periodic_ops import ListPeriodics
 from onceq.model.queue import QueueInfo, QueueKind
 
 LATE: Final = timedelta(seconds=5)
@@ -61,11 +63,13 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """A look at a repository: what `onceq metrics` says of it. Give it to the next look.
 
-    queues: as `qm.queues` has them. finished, aborts: since the day began, in UTC, but for the last
-    5 s. measured: what else was found. counted: where the next look goes on.
+    queues, periodics: as the methods of these names have them. finished, aborts: since the day
+    began, in UTC, but for the last 5 s. measured: what else was found. counted: where the next look
+    goes on.
     """
 
     queues: tuple[QueueInfo, ...]
+    periodics: tuple[PeriodicInfo, ...]
     finished: tuple[Finished, ...]
     aborts: tuple[Aborts, ...]
     measured: Measured
@@ -82,9 +86,10 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(after: Metrics | None) -> ops.Program[Metrics]:
-    """Looks at the repository, in two statements. after: a former look, from which it goes on."""
+    """Looks at the repository, in three statements. after: a former look, from which it goes on."""
     former = None if after is None else after.counted
     queues = yield from ops.ListQueues()
+    periodics = yield from ListPeriodics()
     found = yield from Measure(
         since=None if former is None else former.since,
         soon=None if former is None else former.soon,
@@ -94,6 +99,7 @@ def look(after: Metrics | None) -> ops.Program[Metrics]:
         former = Counted(day=found.day, soon=found.until, soon_xmax=found.xmax)
     return Metrics(
         queues=tuple(queues),
+        periodics=tuple(periodics),
         finished=_together((*former.finished, *found.finished)),
         aborts=_together((*former.aborts, *found.aborts)),
         measured=found,
@@ -204,6 +210,11 @@ def _replies(seen: Metrics) -> int:
     return sum(one.depth for one in seen.queues if one.kind is QueueKind.REPLY)
 
 
+def _lateness(seen: Metrics) -> Iterator[Reading]:
+    for one in seen.periodics:
+        yield "", {"periodic": one.name}, one.lag_s
+
+
 def _lag(seen: Metrics) -> Iterator[Reading]:
     if seen.measured.archive_lag_s is not None:
         yield "", {}, seen.measured.archive_lag_s
@@ -284,6 +295,13 @@ METRICS: Final[tuple[Metric[Metrics], ...]] = (
         kind="gauge",
         text="replies that no client has acknowledged yet",
         read=plainly(_replies),
+    ),
+    Metric(
+        name="onceq_periodic_lag_seconds",
+        kind="gauge",
+        labels=("periodic",),
+        text="how late the next tick of a periodic request is; 0: it is not due, or paused",
+        read=_lateness,
     ),
     Metric(
         name="onceq_archive_lag_seconds",

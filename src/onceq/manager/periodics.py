@@ -21,24 +21,24 @@ class PeriodicOperations:
         return self._link.perform(ListPeriodics())
 
     def show_periodic(self, name: str) -> PeriodicInfo:
-        """Returns a periodic request as it is now. InvalidValue: there is none of this name."""
+        """Returns a periodic request as it is now. PeriodicNotFound."""
         return self._link.run(ticking.show(name))
 
     def alter_periodic(self, periodic: Periodic[Any]) -> None:
         """Changes the periodic request of this name into this one, with its next tick.
 
-        It stays paused if it was. InvalidValue: there is none of this name; else as `declare`.
+        It stays paused if it was. PeriodicNotFound; and what `declare` raises.
         """
         self._link.run(ticking.alter(periodic))
 
     def pause_periodic(self, name: str) -> bool:
-        """Sends nothing of it until it is resumed; False: it was paused. InvalidValue."""
+        """Sends nothing of it until it is resumed; False: it was paused. PeriodicNotFound."""
         return self._link.run(ticking.pause(name, paused=True))
 
     def resume_periodic(self, name: str) -> bool:
         """Goes on with the next tick; what came meanwhile is not sent. False: it was not paused.
 
-        InvalidValue: there is none of this name.
+        PeriodicNotFound.
         """
         return self._link.run(ticking.pause(name, paused=False))
 
@@ -46,7 +46,7 @@ class PeriodicOperations:
         """Removes a periodic request; what it has sent stays. Returns whether there was one."""
         return self._link.perform(ticking.remove_op(name))
 
-    def tick(self) -> int:
+    def tend(self) -> int:
         """Sends what is due now; returns how many requests that were.
 
         Servers do so once a second, and whoever waits in `dequeue`: only where there is neither

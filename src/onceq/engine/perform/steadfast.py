@@ -47,6 +47,10 @@ class Steadfast:
         """Performs an Op once. Raises what it does; if one of LOST, the next call connects anew."""
         return self._attempt(lambda driver: driver.perform(op))
 
+    def run(self, program: ops.Program[T]) -> T:
+        """Runs a Program once. Raises as `perform` does."""
+        return self._attempt(lambda driver: driver.run(program))
+
     def insist(self, op: ops.Op[T]) -> T:
         """Performs an Op that may be performed twice, until its outcome is known.
 

@@ -12,6 +12,7 @@ from onceq import telemetry
 from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.engine.perform.steadfast import LOST, Steadfast
 from onceq.manager.taken_over import tell_taken
+from onceq.manager.ticking import tend_at_times
 from onceq.model.element import Fate
 from onceq.model.ops import ListTakenOver
 from onceq.model.spark_ops import SparkAborted, SparkAborts, SparkLastRecord, SparkTakeOver
@@ -63,12 +64,13 @@ def tell_aborts(aborts: Aborts | None, driver: Steadfast | SparkDriver) -> None:
 
 
 def take_over(driver: Steadfast, aborts: Aborts | None, server_id: int, grace_s: float) -> None:
-    """Shows that a server lives; takes over from those that died, unseen for grace_s.
+    """Shows that a server lives; takes over from those that died, unseen for grace_s; ticks.
 
     Logs that, and its own aborts. Raises one of LOST.
     """
     if driver.perform(SparkTakeOver(server_id=server_id, grace_s=grace_s)):
         for one in driver.perform(ListTakenOver()):
             tell_taken(one)
+    driver.run(tend_at_times())
     if aborts is not None:
         aborts.tell(driver)
