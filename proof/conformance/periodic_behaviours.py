@@ -109,6 +109,26 @@ def a_tick_is_one_request(place: Repository) -> None:
     same((info.eid, info.is_under_way, info.error), (sent.eid, True, None))
 
 
+def _until_tick(connection: Connection, program: ops.Program[int]) -> Tick:
+    """Runs a Program until it is about to tick."""
+    op: ops.Op[Any] = next(program)
+    while not isinstance(op, Tick):
+        op = program.send(connection.perform(op))
+    return op
+
+
+def two_who_tend_at_once_send_one(place: Repository) -> None:
+    """Both have seen what is due before either ticks."""
+    connection, other = _declared(place, overlap=True), place.session()
+    place.advance(HOUR)
+    programs = (ticking.tend(), ticking.tend())
+    first = _until_tick(connection, programs[0])
+    second = _until_tick(other, programs[1])
+    same(connection.perform(first).state, TickState.SENT)
+    same(other.perform(second), GONE)
+    same(len(_rids(connection)), 1)
+
+
 def a_tick_that_failed_to_commit_is_none(place: Repository) -> None:
     """In a transaction that is rolled back: neither the request nor the move is left."""
     connection = _declared(place)
