@@ -1,4 +1,4 @@
-"""Behaviours of periodic requests: one request a tick, whoever ticks (ADR 36).
+"""Behaviours of periodic requests: one request a tick, whoever ticks (ADR 39).
 
 See `proof.conformance.suite`.
 """

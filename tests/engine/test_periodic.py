@@ -1,4 +1,4 @@
-"""Periodic requests on PostgreSQL: who ticks, two at once, upgrades, what is refused (ADR 36)."""
+"""Periodic requests on PostgreSQL: who ticks, two at once, upgrades, what is refused (ADR 39)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ def schedule(text: str, zone: str = "Europe/Berlin", missed: str = "last") -> Sc
 
 
 def times(one: Schedule, since: str, n: int) -> list[str]:
-    moment, found = at(since), []
+    moment = at(since)
+    found: list[str] = []
     for _ in range(n):
         moment = one.after(moment)
         found.append(moment.astimezone(ZoneInfo(one.zone)).isoformat())
@@ -117,7 +118,7 @@ def test_the_next_tick_is_the_first_of_those_that_the_minutes_show(
     moment = begin + timedelta(days=1, seconds=offset_s)
     wanted = ticks(zone, begin, (minute[1], hour[1], days[1]), fixed="*" not in minute[0] + hour[0])
     later = [tick for tick in wanted if tick > moment][:20]
-    found = []
+    found: list[datetime] = []
     while len(found) < len(later):
         moment = one.after(moment)
         found.append(moment)

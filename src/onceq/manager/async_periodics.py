@@ -1,4 +1,4 @@
-"""The queue manager's periodic requests. A part of `AsyncQueueOperations`. Source: ADR 36."""
+"""The queue manager's periodic requests. A part of `AsyncQueueOperations`. Source: ADR 39."""
 
 from __future__ import annotations
 

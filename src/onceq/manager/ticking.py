@@ -1,4 +1,4 @@
-"""The Programs of periodic requests: declare, change, and tick (ADR 36).
+"""The Programs of periodic requests: declare, change, and tick (ADR 39).
 
 A tick: SQL names what is due, a pure function computes what is to be sent and what comes next, and
 one Op does it in one transaction. Servers, waiting dequeues and Spark's driver run `tend`.

@@ -1,4 +1,4 @@
-"""The Ops of periodic requests. Pure values. Source: production.md 2; ADR 36.
+"""The Ops of periodic requests. Pure values. Source: production.md 2; ADR 39.
 
 Each is one transaction. Those that change one name its revision, and do nothing once it has
 another: what they were computed from has changed meanwhile.

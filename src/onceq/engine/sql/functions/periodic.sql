@@ -1,4 +1,4 @@
--- Periodic requests: make, change, pause, remove, list, tick (ADR 36).
+-- Periodic requests: make, change, pause, remove, list, tick (ADR 39).
 -- Tables: periodic (written), element, queue (read), and those of `enqueue`. Locks: the queue's (advisory, shared), then the
 -- row of periodic; in a tick also those of `enqueue`, in its order.
 --

@@ -1,4 +1,4 @@
--- Periodic requests (ADR 36). revision: new whenever one is made, changed, paused or resumed: a tick that was computed for
+-- Periodic requests (ADR 39). revision: new whenever one is made, changed, paused or resumed: a tick that was computed for
 -- another one does nothing. schedule, zone: what Python computes times from. missed: 'last', 'all' or 'none'. next_at: the
 -- tick that is due next. look_at: when to try that; later than next_at after it was refused, for the reason in `error`.
 -- ticked_at, eid: of the last request. Their index is small: it holds what is not paused.
