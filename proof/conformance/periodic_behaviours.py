@@ -12,7 +12,7 @@ from onceq import errors
 from onceq.manager import ticking
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.model.periodic import Periodic, PeriodicInfo
+from onceq.model.periodic import Missed, Periodic, PeriodicInfo
 from onceq.model.periodic_ops import (
     CreatePeriodic,
     DueTick,
@@ -167,21 +167,16 @@ def missed_ticks_are_one_all_or_none(place: Repository) -> None:
     """Of five that were missed: the last; each; or, as it is late, none."""
     _midnight(place)
     connection = declared(place)
-    for missed in ("last", "all", "none"):
-        one: Periodic[Any] = Periodic(missed, ORDERS, b"x", "0 * * * *", overlap=True)
-        _holds(connection.run(ticking.declare(_as(one, missed))))
+    policies: tuple[Missed, ...] = ("last", "all", "none")
+    for missed in policies:
+        one = Periodic(missed, ORDERS, b"x", "0 * * * *", missed=missed, overlap=True)
+        _holds(connection.run(ticking.declare(one)))
     place.advance(5.5 * HOUR)
     same(connection.run(ticking.tend()), 6)
     found = sorted(_rids(connection))
     hours = [f"{_at(place, n):%Y-%m-%dT%H:%M:%SZ}" for n in range(1, 6)]
     same(found, [*(f"all@{hour}" for hour in hours), f"last@{hours[-1]}"])
     same({one.next_at for one in connection.perform(ListPeriodics())}, {_at(place, 6)})
-
-
-def _as(one: Periodic[Any], missed: Any) -> Periodic[Any]:
-    return Periodic(
-        one.name, one.queue, one.request, one.schedule, missed=missed, overlap=one.overlap
-    )
 
 
 def one_waits_for_the_other(place: Repository) -> None:
@@ -370,11 +365,9 @@ def one_is_declared_once(place: Repository) -> None:
         ):
             continue
         raise NotConformant(f"{answer} instead of an error")
-    op = CreatePeriodic(
-        name="x",
-        next_at=connection.perform(Now()),
-        **{**_hourly().fields, "body": b"x" * (ORDERS.settings.body_bytes_max + 1)},
-    )
+    long: dict[str, Any] = {"body": b"x" * (ORDERS.settings.body_bytes_max + 1)}
+    now = connection.perform(Now())
+    op = CreatePeriodic(name="x", next_at=now, **(_hourly().fields | long))
     refuses(connection, errors.TooLarge, op)
     refuses(connection, errors.QueueNotEmpty, ops.DestroyQueue(queue="orders"), "periodic request")
     connection.perform(ticking.remove_op("hourly"))

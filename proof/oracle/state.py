@@ -79,8 +79,7 @@ class State:
         self.slots: dict[int, int] = {}
         self.markers: dict[int, int] = {}
         self.running: set[int] = set()
-        self.incarnations = 0
-        self.lives = 0
+        self.incarnations = self.lives = 0
         self.life: int | None = None
         self.boot = 1
 

@@ -41,10 +41,11 @@ class Periodic(Generic[Request]):
 
     def __post_init__(self) -> None:
         names.check_periodic(self.name)
-        if not isinstance(self.queue, Queue):
+        queue: Any = self.queue
+        if not isinstance(queue, Queue):
             raise InvalidValue(
                 f"periodic request {self.name!r}: the queue is an onceq.Queue, not "
-                f"{names.shown(self.queue)}"
+                f"{names.shown(queue)}"
             )
         names.check_flag("overlap", self.overlap)
         self.queue.encode_request(self.request)
