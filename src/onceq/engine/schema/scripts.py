@@ -40,7 +40,7 @@ MIGRATIONS = (
     "0019_limits",
     "0020_tags",
     "0021_load",
-    "0023_periodic",
+    "0022_periodic",
 )
 FUNCTION_FILES = (
     "base",
