@@ -104,5 +104,5 @@ def test_dashboard_and_alerts_use_labels_that_are_there() -> None:
             assert {one.strip() for one in by.split(",") if one} | {legend or "le"} <= known, text
 
 
-def test_there_are_three_alerts() -> None:
-    assert len(re.findall(r"^ +- alert: \w+\n +expr: .+$", page(), re.MULTILINE)) == 3
+def test_there_are_four_alerts() -> None:
+    assert len(re.findall(r"^ +- alert: \w+\n +expr: .+$", page(), re.MULTILINE)) == 4

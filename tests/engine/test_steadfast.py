@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import onceq
 from onceq import errors, telemetry
 from onceq.engine.perform.driver import connect
 from onceq.engine.perform.spark_driver import Route
 from onceq.engine.perform.steadfast import WAITS_S, Steadfast
 from onceq.model.spark_ops import SparkBound, SparkPlan
+from onceq.spark.serve.aborts import take_over
 from tests.events import emits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceq.testing.clock import Clock
     from tests.events import Events
 
 ASK = SparkBound()
@@ -81,3 +84,16 @@ def test_a_copy_connects_for_itself(steadfast: Steadfast) -> None:
         assert copy.insist(ASK) == 0
         pids = {each.driver().connection.info.backend_pid for each in (copy, steadfast)}
     assert len(pids) == 2
+
+
+def test_a_spark_servers_driver_ticks_when_it_takes_over(
+    qm: onceq.QueueManager, steadfast: Steadfast, onceq_clock: Clock
+) -> None:
+    """Once a second, as native servers do, on the driver's own connection."""
+    raw = onceq.Queue("raw", bytes, bytes)
+    qm.declare(raw)
+    qm.declare(onceq.Periodic("nightly", raw, b"count", "0 2 * * *"))
+    onceq_clock.advance(86_400)
+    for _ in range(2):
+        take_over(steadfast, None, 1, 60.0)
+    assert qm.show("raw").depth == 1

@@ -300,7 +300,7 @@ METRICS: Final[tuple[Metric[Metrics], ...]] = (
         name="onceq_periodic_lag_seconds",
         kind="gauge",
         labels=("periodic",),
-        text="how late the next tick of a periodic request is; 0: it is not due, or paused",
+        text="how long the next tick of a periodic request has been due; 0: it is not, or paused",
         read=_lateness,
     ),
     Metric(
