@@ -189,10 +189,16 @@ def replaces(told: tuple[int, Stage], known: tuple[int, Stage]) -> bool:
 
 
 def seen(own: StoreList, answers: Iterable[Promised]) -> tuple[StoreList, ...]:
-    """Return every list that a source has seen: its own, and those of all answers."""
+    """Return every list that a source has seen: its own, and those of all answers.
+
+    A store that holds the stream has its lists in the bridge record. What it was asked with before
+    may be a list that was left since, whose stores were wiped and began the stream anew for who
+    knew no better: their epoch is greater, and their log is no successor.
+    """
     lists = [own]
     for one in answers:
-        lists += one.hints
+        if not one.holds:
+            lists += one.hints
         if one.bridge is not None:
             lists += one.bridge.lists
     return tuple(dict.fromkeys(lists))
