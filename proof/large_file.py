@@ -219,7 +219,7 @@ class Trial:
     def collected(self) -> int:
         """Returns roughly how many replies the file has."""
         paths = (self.out, self.out.with_name(f".{self.out.name}.growing"))
-        return max((path.stat().st_size for path in paths if path.exists()), default=0) // LINE
+        return max(map(_size, paths)) // LINE
 
     def page(self) -> str:
         """Returns the section of the report."""
@@ -283,6 +283,13 @@ def _serving(url: str, place: Path) -> Generator[None]:
                 process.wait(30)
             finally:
                 process.kill()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it is not there yet, or has its last name now
+        return 0
 
 
 def main() -> None:

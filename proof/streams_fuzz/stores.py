@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks, encoding, listings, uses
 from onceq.streams.model.choice import Bridge, Log, Stage
+from onceq.streams.model.ending import EndStream, Gone
 from onceq.streams.model.frames import Frame, FrameKind, Splitter, body_of, decode, encode
 from onceq.streams.model.ops import AskStores, FetchRange
 from onceq.streams.model.quorum import listed
@@ -44,7 +47,9 @@ MAY_ANSWER: Final[Mapping[type[Any], tuple[type[Any], ...]]] = {
     asks.Positions: (asks.Known, asks.NotAdmitted),
     asks.Streams: (listings.Listing,),
     uses.Leave: (asks.Holding,),
+    EndStream: (uses.InUse, asks.Full),
 }
+"""Beside `Gone`, which answers whatever is asked of a stream that was deregistered."""
 TO_A_FRAME: Final[tuple[type[Any], ...]] = (
     asks.Holding,
     asks.NotAdmitted,
@@ -155,6 +160,8 @@ class Fed:
         self.tried[type(ask).__name__] += 1
         if isinstance(ask, asks.Admit) and ask.bridge.losses:
             self._may_lose |= ask.stream == SOUND
+        if isinstance(ask, EndStream) and ask.stream == SOUND:
+            ask = replace(ask, stream=SOUND + 1)  # that is not to be lost
         try:
             encoding.ask_of(encoding.packed(ask))
         except FrameRefused:
@@ -207,6 +214,8 @@ class Fed:
         else:
             ask = self._asked.pop((link, first.number), None)
             may = MAY_ANSWER[type(ask)] if ask is not None else ()
+            if isinstance(answer, Gone) and answer.stream == getattr(ask, "stream", None):
+                may = (Gone,) if self.store.catalogue.of(answer.stream).is_gone else ()
         if not isinstance(answer, may):
             self._note(f"{answer} answers {first.number} on a link")
 
