@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, Required, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.schema.migrate import apply_with, verify_with
-from onceq.errors import IllegalState, InvalidValue
+from onceq.errors import HandlerMisuse, IllegalState, InvalidName, InvalidValue
 from onceq.model import names
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
@@ -27,8 +28,7 @@ from onceq.streams.bridge.hands import IntoContext
 from onceq.streams.bridge.into import AsyncInto
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.bridge.target import Target
-from onceq.streams.model.quorum import listed
-from onceq.streams.net.address import address, refuse_unless_safe
+from onceq.streams.called import check_callable, why_idle
 from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver import ops
@@ -38,6 +38,8 @@ from onceq.streams.topic import Topic, check_topic
 
 T = TypeVar("T")
 DEFAULT_REPOSITORY = "onceq"
+INTO_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,57}")
+"""Of which a queue NAME.error can be made."""
 UNNOTICED: Final = {"activity_timeout_ms": 0}
 """Relays fence each other in the database: a later one of the name takes over at once."""
 
@@ -200,17 +202,17 @@ def into(
     or returns Retry, the same comes again, later; Reject gives a message up at once. It may be
     `async def`: then the connection is psycopg's for asyncio. name: of the position; two that run
     under one name fence each other. at: stores of the stream, separated by spaces. Raises
-    InvalidValue, InvalidName.
+    InvalidValue, InvalidName; HandlerMisuse for a handler that yields.
     """
     check_topic(topic)
+    _check_handler(handler)
+    _check_options("streams.into", options, IntoOptions)
     certificates, database = options.get("certificates"), _database(options)
-    for store in sorted(listed(at).stores):
-        refuse_unless_safe(address(store), has_tls=certificates is not None)
     target = Target(
-        name=name,
+        name=_into_name(name),
         topic=topic.name,
-        source=given.check_source(options.get("source_session_id")),
-        at=listed(at),
+        source=given.required_session("source_session_id", options.get("source_session_id")),
+        at=given.store_list(Shared(session_id=None, certificates=certificates), at, name="at"),
         batch=options.get("batch", 1_000),
         abort_limit=options.get("abort_limit", 5),
         fail_on_data_loss=options.get("fail_on_data_loss", True),
@@ -243,13 +245,17 @@ def relay(
     one name fence each other. stores: of its source. Raises InvalidValue, InvalidName.
     """
     check_topic(topic)
+    if not isinstance(queue, Queue):
+        raise InvalidValue(f"queue is {names.shown(queue)}: give an onceq.Queue")
     if queue.request_type is not topic.value_type:
         raise InvalidValue(
             f"queue {queue.name!r} has requests of {queue.request_type!r}, and topic {topic.name!r}"
             f" values of {topic.value_type!r}: they are passed on as they are, so give one type"
         )
+    _check_options("streams.relay", options, RelayOptions)
     certificates, database = options.get("certificates"), _database(options)
-    shared = Shared(session_id=options.get("session_id"), certificates=certificates)
+    session = given.required_session("session_id", options.get("session_id"))
+    shared = Shared(session_id=session, certificates=certificates)
     parts = given.source_parts(
         shared,
         topic,
@@ -259,7 +265,7 @@ def relay(
         given={**UNNOTICED, ACCEPT_LOSS: options.get(ACCEPT_LOSS, "")},
     )
     of = From(
-        name=name,
+        name=names.check_id("relay", name),
         queue=queue.name,
         batch=options.get("batch", 1_000),
         ahead=4 * options.get("batch", 1_000),
@@ -274,10 +280,66 @@ def relay(
 
 
 def _database(options: Where) -> Database:
-    repository = options.get("repository")
-    if repository is not None:
-        check_repository(repository)
-    return Database(url=options.get("url"), repository=repository)
+    return Database(url=options.get("url"), repository=options.get("repository"))
+
+
+def _check_handler(handler: object) -> None:
+    check_callable("handler", handler, "a list of messages, and a context")
+    if idle := why_idle(handler, is_awaited=True):
+        raise HandlerMisuse(f"the handler {idle}")
+
+
+def _into_name(name: object) -> str:
+    if not isinstance(name, str) or not INTO_NAME.fullmatch(name):
+        raise InvalidName(
+            f"name is {names.shown(name)}: give 1 to 57 of A-Z a-z 0-9 _ . - to the position: a"
+            " queue NAME.error is called by it"
+        )
+    return name
+
+
+def _text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidValue(f"{name} is {names.shown(value)}: give a text, or leave it out")
+
+
+def _repository(_: str, value: object) -> None:
+    if value is not None:
+        check_repository(value)
+
+
+def _certificates(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, Certificates):
+        raise InvalidValue(f"{name} is {names.shown(value)}: give streams.Certificates")
+
+
+def _count(name: str, value: object) -> None:
+    names.check_range(name, value, 1, names.LIMIT_MAX)
+
+
+def _handler_of_events(_: str, value: Any) -> None:
+    given.check_handler(value)
+
+
+CHECKS: Final[Mapping[str, Callable[[str, object], object]]] = {
+    "url": _text,
+    "repository": _repository,
+    "certificates": _certificates,
+    "on_event": _handler_of_events,
+    "batch": _count,
+    "abort_limit": _count,
+    "fail_on_data_loss": names.check_flag,
+    "idle_s": names.check_seconds,
+}
+"""What is checked of options; of sessions, addresses and losses `given` does it."""
+
+
+def _check_options(where: str, options: Mapping[str, object], known: type[Any]) -> None:
+    """Raises InvalidValue for what a bridge has no option for, and for what cannot be."""
+    names.check_keywords(where, options, known)
+    for name, value in options.items():
+        if name in CHECKS:
+            CHECKS[name](name, value)
 
 
 def _keep(_: ops.Message) -> Token:

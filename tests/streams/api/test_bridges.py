@@ -10,11 +10,13 @@ import pytest
 
 import onceq
 from onceq import streams
-from onceq.errors import IllegalState, InvalidValue, UsageError
+from onceq.errors import HandlerMisuse, IllegalState, InvalidValue, UsageError
 from tests.parts import plain, rows, wait_until
 from tests.streams.api.towns import BARS, RAW, SENDER, WITHIN_S, Bar, bars, town
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     import psycopg
 
 BOOKED: onceq.Queue[Bar, bytes] = onceq.Queue("bars", Bar, bytes)
@@ -104,7 +106,22 @@ async def _until_drained(bridge: streams.Bridge, qm: onceq.QueueManager) -> None
         ({"at": "nowhere"}, "nowhere"),
         ({"at": "10.0.0.1:7401"}, "certificates"),
         ({"source_session_id": 0}, "source_session_id"),
-        ({"batch": 0}, "batch"),
+        ({"batch": 0}, "batch is an int from 1"),
+        ({"batch": "7"}, "batch is an int from 1 to 2147483647, not '7'"),
+        ({"abort_limit": 2.5}, "abort_limit is an int from 1"),
+        ({"abort_limit": True}, "abort_limit is an int from 1"),
+        ({"fail_on_data_loss": "no"}, "fail_on_data_loss is True or False, not 'no'"),
+        ({"fail_on_dataloss": False}, "streams.into has no keyword 'fail_on_dataloss'; 'fail_on"),
+        ({"repositry": "onceq"}, "'repositry'; 'repository' was meant"),
+        ({"on_event": 5}, "on_event is 5: give a function"),
+        ({"url": 5}, "url is 5: give a text"),
+        ({"certificates": "x.pem"}, "certificates is 'x.pem': give streams.Certificates"),
+        ({"name": ""}, "name is '': give 1 to 57 of A-Z"),
+        ({"name": "x" * 58}, "give 1 to 57 of A-Z"),
+        ({"name": "no name"}, "name is 'no name': give"),
+        ({"name": None}, "name is None: give"),
+        ({"at": None}, "at is None: give a text such as"),
+        ({"at": ["127.0.0.1:7401"]}, "at is a value of class list: give a text"),
         ({"repository": "No Name"}, "repository"),
     ],
 )
@@ -114,6 +131,56 @@ def test_what_cannot_be_is_refused_before_anything_is_begun(
     right: dict[str, Any] = {"name": "in", "at": "127.0.0.1:7401", "source_session_id": 1}
     with pytest.raises(UsageError, match=says):
         streams.into(RAW, lambda *_: None, **right | given)
+
+
+@pytest.mark.parametrize("handler", [None, "book", 5])
+def test_a_handler_can_be_called(handler: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"handler is .*: give a function that is called with a"):
+        streams.into(RAW, handler, name="in", at="127.0.0.1:7401", source_session_id=1)
+
+
+def generator(*_: Any) -> Iterator[int]:
+    yield 1
+
+
+async def async_generator(*_: Any) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("handler", [generator, async_generator])
+def test_a_handler_that_yields_is_refused(handler: Any) -> None:
+    with pytest.raises(HandlerMisuse, match="the handler yields, and nobody iterates"):
+        streams.into(RAW, handler, name="in", at="127.0.0.1:7401", source_session_id=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"flight_size": 3}, "streams.relay has no keyword 'flight_size'"),
+        ({"session_id": "7"}, "session_id is '7': give a whole number"),
+        ({"session_id": None}, "session_id is None: give a whole number"),
+        ({"batch": "7"}, "batch is an int from 1"),
+        ({"batch": 0}, "batch is an int from 1"),
+        ({"idle_s": "1"}, "idle_s is a number of seconds"),
+        ({"idle_s": 0}, "idle_s and stop_s above 0"),
+        ({"listen": 7500}, "listen is 7500: give a text"),
+        ({"accept_loss": 5}, "accept_loss is 5: give a text"),
+        ({"stores": None}, "stores is None: give a text"),
+        ({"name": ""}, "a relay has 1 to 200 bytes, not 0"),
+        ({"name": None}, "a relay is a str, not NoneType"),
+        ({"name": "a" + chr(10)}, "contains a control character"),
+    ],
+)
+def test_what_cannot_be_of_a_relay_is_refused(given: dict[str, Any], says: str) -> None:
+    right: dict[str, Any] = {"name": "out", "stores": "127.0.0.1:7401", "session_id": 1}
+    with pytest.raises(UsageError, match=says):
+        streams.relay(BOOKED, BARS, **right | given)
+
+
+def test_a_relay_has_a_queue() -> None:
+    queue: Any = "bars"
+    with pytest.raises(InvalidValue, match=r"queue is 'bars': give an onceq.Queue"):
+        streams.relay(queue, BARS, name="out", stores="127.0.0.1:7401", session_id=1)
 
 
 def test_a_relay_passes_on_what_is_of_one_type() -> None:

@@ -30,7 +30,7 @@ from tests.streams.net.daemons import soon
 from tests.streams.source.running import WITHIN_S, S, send_all, source, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     import onceq
     from onceq.streams.bridge.effects import Handler
@@ -124,6 +124,35 @@ def test_what_nobody_awaits_is_refused(ledger: Ledger) -> None:
                         lambda some, context: handler(some, context),  # noqa: PLW0108 - no coroutine function
                     )
                 )
+
+    asyncio.run(live())
+    assert ledger.position() == 0
+
+
+def generator(*_: Any) -> Iterator[int]:
+    yield 1
+
+
+async def async_generator(*_: Any) -> AsyncIterator[int]:
+    yield 1
+
+
+async def returns_generator(*_: Any) -> Iterator[int]:
+    return generator()
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [lambda *_: generator(), lambda *_: async_generator(), returns_generator],
+    ids=["generator", "async generator", "awaited"],
+)
+def test_what_nobody_iterates_over_is_refused(ledger: Ledger, handler: Handler) -> None:
+    async def live() -> None:
+        async with running(None) as stores, source(stores.listed()) as one:
+            await one.wait_registered(WITHIN_S)
+            await send_all(one, texts(1))
+            with pytest.raises(HandlerMisuse, match="the handler returned a generator"):
+                await run(ledger.into(stores.listed(), handler))
 
     asyncio.run(live())
     assert ledger.position() == 0

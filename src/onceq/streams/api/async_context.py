@@ -90,9 +90,11 @@ class AsyncStreamContext:
         source, or of any store that has the stream: the rest is learned there. deliver: "stable":
         only what is stable; "live": all, and RolledBack if some was not to be. on_event: its own,
         instead of the context's: also called with numbers that are lost, in their place; without
-        both they are logged. Raises InvalidValue, InvalidName.
+        both they are logged. Raises InvalidValue, InvalidName; HandlerMisuse for a `show` that
+        yields.
         """
         self._check(topic)
+        given.check_show(show, is_awaited=True)
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from onceq.streams.api.exposing import receiver_text
 from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
+from onceq.streams.called import refuse_idle
 from onceq.streams.receiver import async_receiver, ops
 from onceq.streams.receiver.message import Message
 from onceq.streams.receiver.tokens import Token
 from onceq.streams.topic import Topic
 
 T = TypeVar("T")
+ADVICE: Final = "await it in `show`"
 
 
 class AsyncReceiver(Generic[T]):
@@ -48,7 +51,8 @@ class AsyncReceiver(Generic[T]):
         returned from is acknowledged when it is stable, unless it was retained; what it raises ends
         the life, is raised here, and its message comes again to the next one. So does what
         `on_event` raises. Raises IllegalState when it is called again, InvalidValue if there is
-        another stream at `at`.
+        another stream at `at`; HandlerMisuse if the handler returned what nobody awaits, or
+        iterates over: it is not acknowledged.
         """
         await self._inner.run()
 
@@ -66,9 +70,18 @@ class AsyncReceiver(Generic[T]):
 
     def _shown(self, one: ops.Shown) -> Awaitable[None] | None:
         if isinstance(one, ops.Message):
-            return self._show(Message(self.topic, one, self._keep))
+            returned = self._show(Message(self.topic, one, self._keep))
+            if inspect.isawaitable(returned):
+                return _awaited(returned)
+            refuse_idle("show", returned, ADVICE)
+            return None
         self._tell(one)
         return None
 
     def _keep(self, one: ops.Message) -> Token:
         return self._inner.retain(one)
+
+
+async def _awaited(returned: Awaitable[Any]) -> None:
+    """Await what a handler returned; refuse what that returns, if nobody awaits it."""
+    refuse_idle("show", await returned, ADVICE)

@@ -103,8 +103,12 @@ class StreamContext:
         on_event: OnEvent | None = None,
         **options: Unpack[ReceiverOptions],
     ) -> Receiver[T]:
-        """Return a receiver of a topic; call its `run`. See AsyncStreamContext.receiver."""
+        """Return a receiver of a topic; call its `run`. See AsyncStreamContext.receiver.
+
+        Raises HandlerMisuse for a `show` that is `async def`, too: nobody awaits it here.
+        """
         self._check(topic)
+        given.check_show(show, is_awaited=False)
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )

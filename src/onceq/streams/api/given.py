@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import secrets
 import time
@@ -10,8 +11,9 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from onceq.errors import InvalidValue
+from onceq.errors import HandlerMisuse, InvalidValue
 from onceq.model.names import shown
+from onceq.streams.called import check_callable, refuse_idle, why_idle
 from onceq.streams.model import events
 from onceq.streams.model.losses import LOSS_EXAMPLE, Acceptance, acceptance
 from onceq.streams.model.low import RecoveryInfo, next_number
@@ -118,9 +120,11 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     def handler(self, own: OnEvent | None) -> OnEvent | None:
         """Return the handler of an object's events: its own, or else the context's.
 
-        Raises InvalidValue for what cannot be called.
+        What calls it raises HandlerMisuse if that returns what nobody awaits. Raises InvalidValue
+        for what cannot be called, or would do nothing.
         """
-        return self.on_event if check_handler(own) is None else own
+        handler = self.on_event if check_handler(own) is None else own
+        return None if handler is None else _heard_by(handler)
 
 
 def check_session(session_id: object) -> int | None:
@@ -131,17 +135,39 @@ def check_session(session_id: object) -> int | None:
 
 
 def check_handler(on_event: OnEvent | None) -> OnEvent | None:
-    """Return a handler of events, or None. Raises InvalidValue for what cannot be called."""
-    if on_event is not None and not callable(on_event):
-        raise InvalidValue(
-            f"on_event is {shown(on_event)}: give a function that is called with each event"
-        )
+    """Return a handler of events, or None.
+
+    Raises InvalidValue for what cannot be called, or would have to be awaited.
+    """
+    if on_event is None:
+        return None
+    check_callable("on_event", on_event, "each event")
+    if idle := why_idle(on_event, is_awaited=False):
+        raise InvalidValue(f"on_event {idle}")
     return on_event
 
 
-def check_source(session_id: object) -> int:
-    """Return the session id of a source that must be named. Raises InvalidValue."""
-    return _number("source_session_id", session_id, _SESSION_MAX)
+def _heard_by(on_event: OnEvent) -> OnEvent:
+    """Return what calls a handler of events. A task that it returns runs by itself."""
+
+    def heard(event: events.Event) -> None:
+        returned: Any = on_event(event)  # type: ignore[func-returns-value] # of a wrong one it does
+        if not asyncio.isfuture(returned):
+            refuse_idle("on_event", returned, "make it a plain `def`")
+
+    return heard
+
+
+def check_show(show: object, *, is_awaited: bool) -> None:
+    """Raises InvalidValue for what cannot be called; HandlerMisuse for what would do nothing."""
+    check_callable("show", show, "each message")
+    if idle := why_idle(show, is_awaited=is_awaited):
+        raise HandlerMisuse(f"show {idle}" + ("" if is_awaited else ", or use streams.open_async"))
+
+
+def required_session(name: str, session_id: object) -> int:
+    """Return a session id that must be given, under this name. Raises InvalidValue."""
+    return _number(name, session_id, _SESSION_MAX)
 
 
 def _number(name: str, value: object, most: int) -> int:
@@ -156,9 +182,11 @@ def _text(name: str, value: object, example: str) -> str:
     return value
 
 
-def _list(shared: Shared, stores: object, options: Mapping[str, Any]) -> StoreList:
+def _list(
+    shared: Shared, stores: object, options: Mapping[str, Any], name: str = "stores"
+) -> StoreList:
     """Return the list of stores that a source is given."""
-    text = _text("stores", stores, _STORES)
+    text = _text(name, stores, _STORES)
     made = listed(
         text,
         intragroup=options["retention_intragroup_stability_behavior"],
@@ -169,9 +197,9 @@ def _list(shared: Shared, stores: object, options: Mapping[str, Any]) -> StoreLi
     return made
 
 
-def store_list(shared: Shared, stores: object) -> StoreList:
-    """Return the list of stores that are to be asked. Raises InvalidValue."""
-    return _list(shared, stores, settled({}, Scope.SOURCE))
+def store_list(shared: Shared, stores: object, name: str = "stores") -> StoreList:
+    """Return the list of stores that are to be asked. Raises InvalidValue, by this name."""
+    return _list(shared, stores, settled({}, Scope.SOURCE), name)
 
 
 class SourceParts(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from onceq.errors import IllegalState
 from onceq.streams.api.exposing import receiver_text
@@ -17,6 +17,7 @@ from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
 from onceq.streams.api.loop_thread import CLOSE_S, LoopThread
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
+from onceq.streams.called import refuse_idle
 from onceq.streams.model import events
 from onceq.streams.receiver import async_receiver, ops
 from onceq.streams.receiver.message import Message
@@ -116,7 +117,8 @@ class Receiver(Generic[T]):
                 token.end()
             return
         self._shown, self._token, self._is_kept = one, token, self._is_explicit
-        self._show(Message(self.topic, one, self._keep))
+        returned: Any = self._show(Message(self.topic, one, self._keep))
+        refuse_idle("show", returned, "process the message in it, or use streams.open_async")
         self._shown = None
         if token is not None and not self._is_kept:
             token.end()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-import inspect
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,7 +22,6 @@ from onceq.errors import (
     DeadlineExceeded,
     EnvironmentFault,
     HandlerFailed,
-    HandlerMisuse,
     HandlerSignal,
     OnceqError,
     OperatingError,
@@ -33,6 +31,7 @@ from onceq.errors import (
 from onceq.model import ops
 from onceq.model.signature import is_async
 from onceq.streams.bridge.trying import LOST
+from onceq.streams.called import refuse_idle
 
 if TYPE_CHECKING:
     import psycopg
@@ -137,16 +136,10 @@ def _own_cancellation() -> Generator[None]:
 
 
 def _obey(returned: object) -> None:
-    """Raise a signal that a handler returned; refuse what nobody awaits."""
+    """Raise a signal that a handler returned; refuse what nobody awaits, or iterates over."""
     if isinstance(returned, HandlerSignal):
         raise returned
-    if inspect.isawaitable(returned):
-        if inspect.iscoroutine(returned):
-            returned.close()
-        raise HandlerMisuse(
-            "the handler returned what nobody awaits, so it had no effects: make the handler"
-            " itself `async def`"
-        )
+    refuse_idle("the handler", returned, "make the handler itself `async def`, and await in it")
 
 
 class AsyncHands(Hands):
