@@ -86,7 +86,8 @@ class ReceiversForgotten(_OfStream, level=logging.WARNING):
 class EffectsGivenUp(Event, level=logging.WARNING):
     """A message of a stream raised too often, alone: it is in the queue, and was passed.
 
-    number: of the message in the stream. code: of its last error.
+    number: of the message in the stream. code, error: of its last error, and what that said.
+    traceback: where in the handler it was raised; None: by onceq, or by the database alone.
     """
 
     bridge: str
@@ -94,12 +95,15 @@ class EffectsGivenUp(Event, level=logging.WARNING):
     number: int
     queue: str
     code: str
+    error: str
+    traceback: str | None
 
 
 class EffectsUndone(Event, level=logging.WARNING):
     """A bridge into a database: the effects of some messages were undone, and are tried again.
 
-    code: what kind of error it was.
+    code: what kind of error it was; error: what it said. traceback: as of EffectsGivenUp; it is
+    left out while the bridge's errors are the same.
     """
 
     bridge: str
@@ -107,6 +111,8 @@ class EffectsUndone(Event, level=logging.WARNING):
     first: int
     last: int
     code: str
+    error: str
+    traceback: str | None
 
 
 class EffectsMissed(Event, level=logging.WARNING):

@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 
 from onceq import errors
 from onceq.engine.faultpoints import faultpoint
+from onceq.engine.perform.guarded import said_by
 from onceq.model import ops, stream_ops
 from onceq.streams.bridge.hands import Given, Hands, IntoContext
 from onceq.streams.bridge.moving import Blame, Pieces, blame, hexed, moved
-from onceq.streams.bridge.target import Target, refusals, tell_given_up, tell_undone
+from onceq.streams.bridge.target import Target, code_of, refusals, tell_given_up, tell_undone
 from onceq.streams.bridge.trying import AWAY, LOST, Pauses, Tries
 from onceq.streams.model.events import Event
 from onceq.streams.receiver.ops import Message
@@ -61,6 +62,7 @@ class Effects:
         self._stopping = stopping
         self._tokens = itertools.count(1)
         self._was_called = False
+        self._said: tuple[str, str] | None = None
 
     async def open(self) -> bool:
         """Begin a life, which fences the former ones; return whether it has: not, if stopped.
@@ -100,7 +102,9 @@ class Effects:
     ) -> bool:
         """Wait for the next try, or give a message up; return whether to go on: not, if stopped."""
         how = self._blame(error)
-        tell_undone(self.target, piece, error)
+        said = code_of(error), said_by(error)
+        tell_undone(self.target, piece, error, is_known=said == self._said)
+        self._said = said
         if pieces.failed(how):
             if not await self._give_up(piece[0], error):
                 return False

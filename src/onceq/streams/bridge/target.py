@@ -16,6 +16,7 @@ from onceq.model import ops
 from onceq.model.names import BODY_BYTES_MAX
 from onceq.streams import logged
 from onceq.streams.bridge.moving import hexed
+from onceq.streams.bridge.traces import traceback_of
 from onceq.streams.model.events import Loss
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.ops import Message
@@ -104,14 +105,21 @@ def storable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def tell_undone(target: Target, piece: Sequence[Message], error: OnceqError) -> None:
-    """Log that messages have not taken effect, and are tried again."""
+def tell_undone(
+    target: Target, piece: Sequence[Message], error: OnceqError, *, is_known: bool
+) -> None:
+    """Log that messages have not taken effect, and are tried again.
+
+    is_known: the log has the traceback of this error.
+    """
     event = logged.EffectsUndone(
         bridge=target.name,
         topic=target.topic,
         first=piece[0].number,
         last=piece[-1].number,
-        code=_code_of(error),
+        code=code_of(error),
+        error=storable(said_by(error)),
+        traceback=None if is_known else traceback_of(error),
     )
     telemetry.tell(log, event)
 
@@ -123,7 +131,9 @@ def tell_given_up(target: Target, message: Message, error: OnceqError) -> None:
         topic=target.topic,
         number=message.number,
         queue=target.errors,
-        code=_code_of(error),
+        code=code_of(error),
+        error=storable(said_by(error)),
+        traceback=traceback_of(error),
     )
     telemetry.tell(log, event)
 
@@ -140,5 +150,6 @@ def tell_missed(target: Target, loss: Loss) -> None:
     telemetry.tell(log, event)
 
 
-def _code_of(error: OnceqError) -> str:
+def code_of(error: OnceqError) -> str:
+    """Return what kind of error it was: of a handler's the class of what it raised."""
     return error.code if isinstance(error, HandlerFailed) else type(error).__name__
