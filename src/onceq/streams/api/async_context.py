@@ -30,6 +30,7 @@ class AsyncStreamContext:
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
+        self._shared.refuse_elsewhere()
         PROCESS.open_context()
         return self
 
@@ -128,6 +129,7 @@ class AsyncStreamContext:
 
     def _check(self, topic: object) -> None:
         check_topic(topic)
+        self._shared.refuse_elsewhere()
         if self._is_closed:
             raise IllegalState("the context is closed: open another one")
 

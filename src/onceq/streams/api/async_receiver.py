@@ -34,6 +34,7 @@ class AsyncReceiver(Generic[T]):
     ) -> None:
         self.topic = topic
         self._show = show
+        self._shared = shared
         self._tell = on_event or report
         self._inner = async_receiver.AsyncReceiver(
             parts.who,
@@ -54,6 +55,7 @@ class AsyncReceiver(Generic[T]):
         another stream at `at`; HandlerMisuse if the handler returned what nobody awaits, or
         iterates over: it is not acknowledged.
         """
+        self._shared.refuse_elsewhere()
         await self._inner.run()
 
     def stop(self) -> None:

@@ -45,6 +45,7 @@ class AsyncSource(Generic[T]):
         )
 
     async def __aenter__(self) -> Self:
+        self._shared.refuse_elsewhere()
         await self._inner.start()
         try:
             await self._inner.wait_registered(self._within_s)
@@ -69,7 +70,8 @@ class AsyncSource(Generic[T]):
         What is not stable by then may become so, or not: the next life's `next_number` tells.
         Raises what went wrong: in the life, or in `on_event`.
         """
-        await self._inner.close()
+        if not self._shared.is_elsewhere:
+            await self._inner.close()
 
     # messages
 
@@ -82,6 +84,7 @@ class AsyncSource(Generic[T]):
         later; SourceSucceeded or NumberConflict for ever; InvalidValue, TooLarge, IllegalState.
         Then nothing was sent.
         """
+        self._shared.refuse_elsewhere()
         body = self.topic.encode(value)
         while True:
             try:
@@ -106,6 +109,7 @@ class AsyncSource(Generic[T]):
 
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or what is wrong for ever."""
+        self._shared.refuse_elsewhere()
         await self._inner.wait_registered(timeout_s)
 
     async def wait_stable(self, timeout_s: float | None = None) -> None:
@@ -113,6 +117,7 @@ class AsyncSource(Generic[T]):
 
         While no stable set of stores is responsive, it goes on waiting.
         """
+        self._shared.refuse_elsewhere()
         await self._inner.wait_stable(timeout_s)
 
     # stores
@@ -122,10 +127,12 @@ class AsyncSource(Generic[T]):
 
         Raises InvalidValue for what is no list.
         """
+        self._shared.refuse_elsewhere()
         self._inner.want(self._parts.relist(self._shared, stores))
 
     async def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
+        self._shared.refuse_elsewhere()
         self._inner.give_up(number)
 
     def statistics(self) -> SourceStatistics:

@@ -49,8 +49,11 @@ class StreamContext:
         self.close()
 
     def close(self) -> None:
-        """Stop receivers and close sources, the last one first. Raises what one of them raises."""
-        if self._is_closed:
+        """Stop receivers and close sources, the last one first. Raises what one of them raises.
+
+        In a forked process it does nothing.
+        """
+        if self._is_closed or self._shared.is_elsewhere:
             return
         self._is_closed = True
         with contextlib.ExitStack() as stack:
@@ -140,6 +143,7 @@ class StreamContext:
 
     def _check(self, topic: object) -> None:
         check_topic(topic)
+        self._shared.refuse_elsewhere()
         if self._is_closed:
             raise IllegalState("the context is closed: open another one")
         self._made = [one for one in self._made if not one.is_over]

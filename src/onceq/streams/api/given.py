@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from onceq.errors import HandlerMisuse, InvalidValue
+from onceq.errors import HandlerMisuse, IllegalState, InvalidValue
 from onceq.model.names import shown
 from onceq.streams.called import check_callable, refuse_idle, why_idle
 from onceq.streams.model import events
@@ -102,11 +103,29 @@ BESIDE: Final = frozenset({"source_session_id", "regid", "choose"})
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a context gives to all that it makes. Of an object its own counts before that."""
+    """What a context gives to all that it makes. Of an object its own counts before that.
+
+    pid: of the process that opened it.
+    """
 
     session_id: int | None
     certificates: Certificates | None
     on_event: OnEvent | None = None
+    pid: int = msgspec.field(default_factory=os.getpid)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its context belongs to the process that this one was forked from."""
+        return self.pid != os.getpid()
+
+    def refuse_elsewhere(self) -> None:
+        """Raise IllegalState in a process that was forked since: nobody is there to do anything."""
+        if self.is_elsewhere:
+            raise IllegalState(
+                "a context belongs to the process that opened it, with its sources and receivers,"
+                " and this process was forked from that: nothing happened; open a context here,"
+                " with a session of its own"
+            )
 
     @property
     def has_tls(self) -> bool:

@@ -45,6 +45,7 @@ class Receiver(Generic[T]):
         self._show = show
         self._tell = on_event or report
         self._loop = thread
+        self._shared = shared
         self._is_explicit = parts.wishes.explicit_ack_only
         self._is_stopped = False
         self._shown: ops.Message | None = None
@@ -67,6 +68,7 @@ class Receiver(Generic[T]):
         See AsyncReceiver.run. Ctrl-C ends it too: what was being shown then is not acknowledged. At
         the end stores are told how far it has come, for a few seconds at most.
         """
+        self._shared.refuse_elsewhere()
         if self._running is not None:
             raise IllegalState("a receiver is run once; make another one")
         self._running = self._loop.begin(self._inner.run())

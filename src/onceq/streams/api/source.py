@@ -56,6 +56,7 @@ class Source(Generic[T]):
         self._inner.heed(self._changes.moved)
 
     def __enter__(self) -> Self:
+        self._shared.refuse_elsewhere()
         self._loop.call(self._inner.start())
         try:
             self.wait_registered(self._within_s)
@@ -76,7 +77,7 @@ class Source(Generic[T]):
 
     def close(self) -> None:
         """Send what was taken, and end, in a few seconds at most. See AsyncSource.close."""
-        if self.is_over:
+        if self.is_over or self._shared.is_elsewhere:
             return
         self.is_over = True
         self._loop.call(self._inner.close())
@@ -93,6 +94,7 @@ class Source(Generic[T]):
 
     def send(self, value: T, *, given: Any = None) -> int:
         """Send a value; return its number. See AsyncSource.send: what waits is this thread."""
+        self._shared.refuse_elsewhere()
         body = self.topic.encode(value)
         first, last = self._sent(body, given)
         if self._on_event is not None:
@@ -142,6 +144,8 @@ class Source(Generic[T]):
         self._wait(lambda: self._inner.stable_below >= end, timeout_s, "not all is stable")
 
     def _wait(self, holds: Any, timeout_s: float | None, what: str) -> None:
+        self._shared.refuse_elsewhere()
+
         def checked() -> bool:
             held: bool = holds()
             if not held:
@@ -154,6 +158,7 @@ class Source(Generic[T]):
 
     def want(self, stores: str) -> None:
         """Have the list of stores changed, while sending goes on. See AsyncSource.want."""
+        self._shared.refuse_elsewhere()
         wanted = self._parts.relist(self._shared, stores)
 
         async def want() -> None:
@@ -163,6 +168,7 @@ class Source(Generic[T]):
 
     def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
+        self._shared.refuse_elsewhere()
 
         async def give_up() -> None:
             self._inner.give_up(number)
