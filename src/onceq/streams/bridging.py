@@ -21,8 +21,9 @@ from onceq.errors import HandlerMisuse, IllegalState, InvalidName, InvalidValue
 from onceq.model import names
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
-from onceq.streams.api import given
-from onceq.streams.api.given import ACCEPT_LOSS, OnEvent, Shared
+from onceq.streams.api import given, handlers
+from onceq.streams.api.given import ACCEPT_LOSS, Shared
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.bridge.effects import Application
 from onceq.streams.bridge.hands import IntoContext
 from onceq.streams.bridge.into import AsyncInto
@@ -318,7 +319,7 @@ def _count(name: str, value: object) -> None:
 
 
 def _handler_of_events(_: str, value: Any) -> None:
-    given.check_handler(value)
+    handlers.check_handler(value)
 
 
 CHECKS: Final[Mapping[str, Callable[[str, object], object]]] = {

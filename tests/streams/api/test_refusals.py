@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq import streams
-from onceq.errors import IllegalState, InvalidName, InvalidValue, TooLarge
+from onceq.errors import IllegalState, InvalidName, InvalidValue, TooLarge, UsageError
 from onceq.streams.api.given import BESIDE, BESIDE_SOURCE, ReceiverOptions, SourceOptions
 from onceq.streams.model.options import OPTIONS, Scope
 from tests.streams.api.towns import BARS, RAW, Bar, read, town
@@ -27,6 +27,10 @@ def context() -> Iterator[streams.StreamContext]:
 
 def no_handler(_: streams.Message[Any]) -> None:
     raise AssertionError("nothing is shown")
+
+
+async def chooses(_: streams.RecoveryInfo) -> int:
+    raise AssertionError("nobody awaits it")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +61,10 @@ def no_handler(_: streams.Message[Any]) -> None:
         ({"session_id": 0}, "session_id is 0: give a whole number from 1 to 0xffff"),
         ({"session_id": "7"}, "session_id is '7'"),
         ({"session_id": True}, "session_id is True"),
+        ({"within_s": "x"}, "within_s is 'x': give seconds, or None"),
+        ({"within_s": True}, "within_s is True: give seconds"),
+        ({"within_s": float("nan")}, "within_s is nan: give seconds"),
+        ({"on_event": "x"}, "on_event is 'x': give a function that is called with each event"),
     ],
 )
 def test_a_source_is_refused(
@@ -84,6 +92,11 @@ def test_a_source_is_refused(
         ({"regid": 1, "session_id": 1}, "session_id and regid"),
         ({"regid": 0}, "regid is 0: give a whole number from 1"),
         ({"source_session_id": -1}, "source_session_id is -1"),
+        ({"choose": 5}, "choose is 5: give a function that is called with what is known"),
+        ({"choose": chooses}, "choose is `async def`, and nobody awaits it here"),
+        ({"on_event": "x"}, "on_event is 'x': give a function that is called with each event"),
+        ({"show": "x"}, "show is 'x': give a function that is called with each message"),
+        ({"show": None}, "show is None: give a function"),
     ],
 )
 def test_a_receiver_is_refused(
@@ -91,7 +104,11 @@ def test_a_receiver_is_refused(
 ) -> None:
     receiver: Any = context.receiver
     with pytest.raises(InvalidValue, match=says):
-        receiver(RAW, no_handler, **{"at": AT, **given})
+        receiver(RAW, **{"show": no_handler, "at": AT, **given})
+    with pytest.raises(UsageError):
+        streams.open_async(session_id=1).receiver(  # likewise
+            RAW, **{"show": no_handler, "at": AT, **given}
+        )
 
 
 def test_an_address_that_receivers_cannot_be_told_is_refused() -> None:
@@ -156,6 +173,60 @@ def test_what_is_sent_is_refused_and_nothing_happened() -> None:
         for at in (source.address, stores.at("a")):
             with pytest.raises(InvalidValue, match="no one stream of topic 'raw' of session 0x5"):
                 read(context, RAW, 0, at=at, source_session_id=5)
+
+
+WAITS: list[Any] = ["x", True, float("nan"), b"1"]
+
+
+@pytest.mark.parametrize("given", WAITS)
+def test_waits_are_seconds(given: Any) -> None:
+    says = "timeout_s is .*: give seconds"
+
+    async def live(at: str) -> None:
+        async with (
+            streams.open_async(session_id=2) as own,
+            own.source(RAW, stores=at) as source,
+        ):
+            for wait in (source.wait_stable, source.wait_registered):
+                with pytest.raises(InvalidValue, match=says):
+                    await wait(given)
+            with pytest.raises(InvalidValue, match=says):
+                await own.deregister(RAW, stores=at, timeout_s=given)
+
+    with (
+        town(names="a") as stores,
+        streams.open(session_id=1) as context,
+        context.source(RAW, stores=stores.at("a")) as source,
+    ):
+        for wait in (source.wait_stable, source.wait_registered):
+            with pytest.raises(InvalidValue, match=says):
+                wait(given)
+            wait(float("inf"))
+        with pytest.raises(InvalidValue, match=says):
+            context.deregister(RAW, stores=stores.at("a"), timeout_s=given)
+        asyncio.run(live(stores.at("a")))
+
+
+@pytest.mark.parametrize("given", ["x", -1, 0.5, True, None, 2**63])
+def test_a_number_that_is_given_up_is_one(given: Any) -> None:
+    says = "number is .*: give that of a message, as `send` returned"
+
+    async def live(at: str) -> None:
+        async with (
+            streams.open_async(session_id=2) as own,
+            own.source(RAW, stores=at) as source,
+        ):
+            with pytest.raises(InvalidValue, match=says):
+                await source.give_up(given)
+
+    with (
+        town(names="a") as stores,
+        streams.open(session_id=1) as context,
+        context.source(RAW, stores=stores.at("a")) as source,
+    ):
+        with pytest.raises(InvalidValue, match=says):
+            source.give_up(given)
+        asyncio.run(live(stores.at("a")))
 
 
 def test_each_is_used_once_and_not_when_its_context_is_closed() -> None:

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import ending, given
+from onceq.streams.api import ending, given, handlers
 from onceq.streams.api.async_receiver import AsyncReceiver
 from onceq.streams.api.async_source import REGISTERED_S, AsyncSource
-from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
+from onceq.streams.api.given import Deliver, ReceiverOptions, Shared, SourceOptions
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.message import Message
@@ -95,7 +96,7 @@ class AsyncStreamContext:
         yields.
         """
         self._check(topic)
-        given.check_show(show, is_awaited=True)
+        handlers.check_show(show, is_awaited=True)
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
@@ -147,6 +148,6 @@ def open_async(
     shared = Shared(
         session_id=given.check_session(session_id),
         certificates=certificates,
-        on_event=given.check_handler(on_event),
+        on_event=handlers.check_handler(on_event),
     )
     return AsyncStreamContext(shared)

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from onceq.streams.api.exposing import receiver_text
-from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
+from onceq.streams.api.given import ReceiverParts, Shared
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
 from onceq.streams.called import refuse_idle

@@ -7,8 +7,10 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from onceq.errors import DeadlineExceeded
 from onceq.streams.api.exposing import source_text
-from onceq.streams.api.given import OnEvent, Shared, SourceParts
+from onceq.streams.api.given import Shared, SourceParts
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
+from onceq.streams.api.waits import check_number, check_wait
 from onceq.streams.errors import FlightFull
 from onceq.streams.source import async_source
 from onceq.streams.topic import Topic
@@ -36,7 +38,7 @@ class AsyncSource(Generic[T]):
     ) -> None:
         self.topic = topic
         self._parts, self._shared = parts, shared
-        self._within_s = within_s
+        self._within_s = check_wait("within_s", within_s)
         self._inner = async_source.AsyncSource(
             parts.core,
             listen=parts.listen,
@@ -110,7 +112,7 @@ class AsyncSource(Generic[T]):
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or what is wrong for ever."""
         self._shared.refuse_elsewhere()
-        await self._inner.wait_registered(timeout_s)
+        await self._inner.wait_registered(check_wait("timeout_s", timeout_s))
 
     async def wait_stable(self, timeout_s: float | None = None) -> None:
         """Wait until all that was sent so far is stable. Raises DeadlineExceeded, or as `send`.
@@ -118,7 +120,7 @@ class AsyncSource(Generic[T]):
         While no stable set of stores is responsive, it goes on waiting.
         """
         self._shared.refuse_elsewhere()
-        await self._inner.wait_stable(timeout_s)
+        await self._inner.wait_stable(check_wait("timeout_s", timeout_s))
 
     # stores
 
@@ -133,7 +135,7 @@ class AsyncSource(Generic[T]):
     async def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
         self._shared.refuse_elsewhere()
-        self._inner.give_up(number)
+        self._inner.give_up(check_number(number))
 
     def statistics(self) -> SourceStatistics:
         """Return how far it is."""

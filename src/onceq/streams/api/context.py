@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from onceq.errors import IllegalState
-from onceq.streams.api import ending, given
+from onceq.streams.api import ending, given, handlers
 from onceq.streams.api.async_source import REGISTERED_S
-from onceq.streams.api.given import Deliver, OnEvent, ReceiverOptions, Shared, SourceOptions
+from onceq.streams.api.given import Deliver, ReceiverOptions, Shared, SourceOptions
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.loop_thread import EventThread, LoopThread
 from onceq.streams.api.receiver import Receiver
 from onceq.streams.api.source import Source
@@ -111,7 +112,7 @@ class StreamContext:
         Raises HandlerMisuse for a `show` that is `async def`, too: nobody awaits it here.
         """
         self._check(topic)
-        given.check_show(show, is_awaited=False)
+        handlers.check_show(show, is_awaited=False)
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
@@ -168,6 +169,6 @@ def open(  # noqa: A001 # called as streams.open
     shared = Shared(
         session_id=given.check_session(session_id),
         certificates=certificates,
-        on_event=given.check_handler(on_event),
+        on_event=handlers.check_handler(on_event),
     )
     return StreamContext(shared)

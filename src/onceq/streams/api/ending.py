@@ -8,6 +8,7 @@ from typing import Any
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 from onceq.streams.api.given import Shared, store_list
+from onceq.streams.api.waits import check_wait
 from onceq.streams.model import asks
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.asking import Deregistered, stream_deregistered
@@ -27,14 +28,15 @@ async def deregister(
             f"the stream of topic {topic.name!r} to be deregistered is its source's: give its"
             " session_id"
         )
-    if isinstance(timeout_s, bool) or not 0 < timeout_s < math.inf:
+    waits_s = check_wait("timeout_s", timeout_s)
+    if waits_s is None or waits_s <= 0 or timeout_s == math.inf:
         raise InvalidValue(f"timeout_s is {shown(timeout_s)}: give seconds, more than 0")
     own = store_list(shared, stores)
     certificates = shared.certificates
     asker = Asker(None if certificates is None else certificates.connecting())
     try:
         named = asks.Look(topic=topic.name, session=session)
-        done = await stream_deregistered(asker, own, named, timeout_s)
+        done = await stream_deregistered(asker, own, named, waits_s)
     finally:
         await asker.wait_closed(CLOSE_S)
     over = {Deregistered.DONE, Deregistered.UNKNOWN}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import os
 import secrets
@@ -12,10 +11,9 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from onceq.errors import HandlerMisuse, IllegalState, InvalidValue
+from onceq.errors import IllegalState, InvalidValue
 from onceq.model.names import shown
-from onceq.streams.called import check_callable, refuse_idle, why_idle
-from onceq.streams.model import events
+from onceq.streams.api.handlers import OnEvent, check_choose, check_handler, heard_by
 from onceq.streams.model.losses import LOSS_EXAMPLE, Acceptance, acceptance
 from onceq.streams.model.low import RecoveryInfo, next_number
 from onceq.streams.model.options import Scope, settled
@@ -32,7 +30,6 @@ from onceq.streams.source.sending import Sending
 from onceq.streams.store.records import key_of
 from onceq.streams.topic import Topic
 
-OnEvent: TypeAlias = Callable[[events.Event], None]
 Deliver: TypeAlias = Literal["stable", "live"]
 _DELIVER: Final = ("stable", "live")
 _SESSION_MAX: Final = 2**64 - 1
@@ -143,7 +140,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
         for what cannot be called, or would do nothing.
         """
         handler = self.on_event if check_handler(own) is None else own
-        return None if handler is None else _heard_by(handler)
+        return None if handler is None else heard_by(handler)
 
 
 def check_session(session_id: object) -> int | None:
@@ -151,37 +148,6 @@ def check_session(session_id: object) -> int | None:
     if session_id is None:
         return None
     return _number("session_id", session_id, _SESSION_MAX)
-
-
-def check_handler(on_event: OnEvent | None) -> OnEvent | None:
-    """Return a handler of events, or None.
-
-    Raises InvalidValue for what cannot be called, or would have to be awaited.
-    """
-    if on_event is None:
-        return None
-    check_callable("on_event", on_event, "each event")
-    if idle := why_idle(on_event, is_awaited=False):
-        raise InvalidValue(f"on_event {idle}")
-    return on_event
-
-
-def _heard_by(on_event: OnEvent) -> OnEvent:
-    """Return what calls a handler of events. A task that it returns runs by itself."""
-
-    def heard(event: events.Event) -> None:
-        returned: Any = on_event(event)  # type: ignore[func-returns-value] # of a wrong one it does
-        if not asyncio.isfuture(returned):
-            refuse_idle("on_event", returned, "make it a plain `def`")
-
-    return heard
-
-
-def check_show(show: object, *, is_awaited: bool) -> None:
-    """Raises InvalidValue for what cannot be called; HandlerMisuse for what would do nothing."""
-    check_callable("show", show, "each message")
-    if idle := why_idle(show, is_awaited=is_awaited):
-        raise HandlerMisuse(f"show {idle}" + ("" if is_awaited else ", or use streams.open_async"))
 
 
 def required_session(name: str, session_id: object) -> int:
@@ -330,6 +296,7 @@ def receiver_parts(
 ) -> ReceiverParts:
     """Check what a receiver is given. Raises InvalidValue, which says what to do."""
     beside = {name: given[name] for name in BESIDE & given.keys()}
+    check_choose(beside.get("choose"))
     table = {name: value for name, value in given.items() if name not in BESIDE}
     options: Any = settled(table, Scope.RECEIVER)
     own = {} if session_id is None else {"session_id": session_id}

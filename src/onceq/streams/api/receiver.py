@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from onceq.errors import IllegalState
 from onceq.streams.api.exposing import receiver_text
-from onceq.streams.api.given import OnEvent, ReceiverParts, Shared
+from onceq.streams.api.given import ReceiverParts, Shared
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.loop_thread import CLOSE_S, LoopThread
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics

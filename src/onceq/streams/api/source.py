@@ -10,9 +10,11 @@ from typing import Any, Generic, Self, TypeVar
 
 from onceq.errors import DeadlineExceeded
 from onceq.streams.api.exposing import source_text
-from onceq.streams.api.given import OnEvent, Shared, SourceParts
+from onceq.streams.api.given import Shared, SourceParts
+from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.loop_thread import Changes, EventThread, LoopThread
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
+from onceq.streams.api.waits import check_number, check_wait
 from onceq.streams.errors import FlightFull
 from onceq.streams.model import events
 from onceq.streams.source import async_source
@@ -43,7 +45,7 @@ class Source(Generic[T]):
         self._parts, self._shared = parts, shared
         self._loop, self._events = threads
         self._on_event = on_event
-        self._within_s = within_s
+        self._within_s = check_wait("within_s", within_s)
         self.is_over = False
         self._raised: Exception | None = None
         self._changes = Changes()
@@ -127,6 +129,7 @@ class Source(Generic[T]):
 
     def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or what is wrong for ever."""
+        timeout_s = check_wait("timeout_s", timeout_s)
         try:
             self._wait(
                 self._inner.is_registered, timeout_s, "no stable set of stores is responsive"
@@ -140,6 +143,7 @@ class Source(Generic[T]):
 
         While no stable set of stores is responsive, it goes on waiting.
         """
+        timeout_s = check_wait("timeout_s", timeout_s)
         end = self._parts.core.next
         self._wait(lambda: self._inner.stable_below >= end, timeout_s, "not all is stable")
 
@@ -169,9 +173,10 @@ class Source(Generic[T]):
     def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
         self._shared.refuse_elsewhere()
+        checked = check_number(number)
 
         async def give_up() -> None:
-            self._inner.give_up(number)
+            self._inner.give_up(checked)
 
         self._loop.call(give_up())
 
