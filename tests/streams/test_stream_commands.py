@@ -99,7 +99,9 @@ def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: P
     stream, row = json("show", *NAMED, "--stores", at)
     named = {"v": 1, "topic": "bars", "session": "0x7e1"}
     assert stream == {**named, "keeps": True, "losses": []}
-    assert row == {"v": 1, "receiver": "session b5", "below": 3, "lag": 1, "stores": 3}
+    regids = dict.fromkeys(at.split(), 2)  # 1 is the source's
+    known = {"v": 1, "receiver": "session b5", "below": 3, "lag": 1, "stores": 3}
+    assert row == {**known, "regids": regids}
     rows = json("stores", *NAMED, "--stores", at)
     assert [row["store"] for row in rows] == sorted(at.split())
     assert sum(row["end"] == 4 for row in rows) >= 2, "it is stable, and may be on its way to one"

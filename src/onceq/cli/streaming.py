@@ -112,21 +112,28 @@ def _unknown(topic: str, named: Named) -> int:
 
 
 def show(output: Output, topic: str, named: Named) -> int:
-    """Shows how far the receivers of a stream are; programs are told of the stream itself first."""
+    """Shows how far the receivers of a stream are; programs are told of the stream itself first.
+
+    Programs also get the id of each at each store, as `stream_full` has it in `blocking`.
+    """
     found, told = asyncio.run(_stream(topic, named))
     if not found:
         return _unknown(topic, named)
     stable = max(one.stable for one in found.values())
     below: dict[str, list[int]] = {}
-    for known in found.values():
+    regids: dict[str, dict[str, int]] = {}
+    for store, known in sorted(found.items()):
         for one in known.receivers:
             below.setdefault(one.key, []).append(one.below)
+            if one.regid:
+                regids.setdefault(one.key, {})[store] = one.regid
     rows = [
         {
             "receiver": key,
             "below": max(ones),
             "lag": max(0, stable - max(ones)),
             "stores": len(ones),
+            "regids": regids.get(key, {}),
         }
         for key, ones in sorted(below.items())
     ]
