@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -119,9 +120,12 @@ class Receiving:
         )
 
     def next(self, count: int) -> list[dict[str, Any]]:
+        """What comes next, but for which stores it waits until it is registered."""
         out = self._process.stdout
         assert out is not None
-        return [msgspec.json.decode(out.readline(), type=dict[str, Any]) for _ in range(count)]
+        read = (msgspec.json.decode(line, type=dict[str, Any]) for line in iter(out.readline, ""))
+        come = (one for one in read if one.get("event") != "registration_error")
+        return list(itertools.islice(come, count))
 
     def end(self) -> str:
         _, complaints = self._process.communicate(timeout=WITHIN_S)

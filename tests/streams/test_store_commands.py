@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -112,10 +113,11 @@ def test_a_store_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert (refused.code, "in use by another" in refused.err) == (4, True)
         for where in (home, said["address"]):
             (row,) = json("show", where)
-            assert (row["topic"], row["session"], row["end"]) == ("bars", 9, 1)
+            assert (row["topic"], row["session"], row["end"]) == ("bars", "0x9", 1)
             assert row["stores"] == ["a b c"]
             (receiver,) = row["receivers"]
-            assert (receiver["key"], receiver["below"], receiver["lag"]) == ("session b5", 0, 0)
+            assert (receiver["key"], receiver["session"]) == ("session b5", "0xb5")
+            assert (receiver["below"], receiver["lag"]) == (0, 0)
         with urllib.request.urlopen(f"http://{said['metrics']}/metrics", timeout=30) as answer:
             assert b'onceq_stream_end{topic="bars",session="9"' in answer.read()
         assert '"stopped"' in ended(process, signal.SIGTERM)
@@ -193,6 +195,12 @@ def test_other_commands_do_not_import_streams() -> None:
         (("show", "{home}x"), 4, "is no store's"),
         (("show", "127.0.0.1:1"), 4, "no store answers"),
         (("verify", "{home}x"), 4, "is no store's"),
+        (("verify", "{home}/store.json"), 4, "store.json cannot be read: Not a directory"),
+        (("show", "{home}/store.json"), 4, "store.json cannot be read: Not a directory"),
+        (("scrub", "{home}/store.json"), 4, "store.json cannot be read: Not a directory"),
+        (("scrub", "{home}", "--own", "rubbish"), 2, "'rubbish' is no address"),
+        (("run", "{home}", *LOCAL, "--log", "{home}"), 2, "Is a directory: give a file"),
+        (("show", "192.0.2.1:7401"), 2, "without TLS"),
     ],
 )
 def test_what_cannot_be_is_said_and_has_its_code(
@@ -201,6 +209,16 @@ def test_what_cannot_be_is_said_and_has_its_code(
     answer = run_here("store", *(word.format(home=home) for word in words))
     assert answer.code == code, answer
     assert says in answer.err
+
+
+def test_a_store_that_cannot_listen_is_not_begun(tmp_path: Path) -> None:
+    home = tmp_path / "store"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        for where in (("--listen", taken), (*LOCAL, "--metrics", taken)):
+            answer = run_here("store", "run", str(home), "--init", *where)
+            assert (answer.code, f"cannot listen at {taken}" in answer.err) == (4, True), answer
+            assert not home.exists()
 
 
 def test_a_directory_of_another_version_or_user_is_refused(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from onceq.cli.sending import LINE_BYTES_MAX
+from onceq.cli.lines import LINE_BYTES_MAX
+from onceq.cli.units import receiver_of, session_of, session_text
+from onceq.errors import InvalidValue
 from onceq.streams.model import asks, encoding
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.asker import Asker
@@ -74,7 +75,7 @@ def json(*words: str, code: int = 0) -> list[dict[str, Any]]:
 
 def received(at: str, count: int) -> list[dict[str, Any]]:
     words = ("receive", *NAMED, "--stores", at, "--session", "0xb5", "--count", str(count))
-    return json(*words)
+    return [one for one in json(*words) if one.get("event") != "registration_error"]
 
 
 def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_lines_are_sent_received_and_looked_at(stores: list[Served], tmp_path: P
     rows = json(*first, "regid 2")  # 1 is the source's
     assert [row["text"] for row in rows] == ["deregistered"] * 3
     assert [one["number"] for one in received(at, 1)] == [0], "it begins anew"
-    rows = json(*forget, "session b5")
+    rows = json(*forget, "session 0xb5")
     assert [row["text"] for row in rows] == ["deregistered"] * 3
     answer = run_here("stream", "show", *NAMED, "--stores", at)
     assert (answer.code, "has no receiver" in answer.err) == (0, True)
@@ -176,27 +177,6 @@ def test_a_line_that_would_take_several_numbers_is_refused_before_anything_is_se
     assert texts(at, 5) == [*lines, "four", "five"]
 
 
-def test_a_long_line_of_what_cannot_be_read_twice_is_refused_where_it_comes(
-    stores: list[Served], tmp_path: Path
-) -> None:
-    at = addresses(stores)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    longer = "y" * (LINE_BYTES_MAX + 1)
-    writing = threading.Thread(target=written, args=(pipe, f"one\ntwo\n{longer}\nfour\n"))
-    writing.start()
-    answer = run_here("stream", "send", "bars", str(pipe), "--source", "0x7e1", "--stores", at)
-    writing.join(WITHIN_S)
-    assert (answer.code, f"line 3 of {pipe}" in answer.err) == (2, True), answer
-    assert all(row["end"] <= 2 for row in json("list", "--stores", at))
-
-
-def written(pipe: Path, text: str) -> None:
-    """Write as much as is read."""
-    with contextlib.suppress(BrokenPipeError):
-        pipe.write_text(text)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -205,12 +185,58 @@ def written(pipe: Path, text: str) -> None:
         (("list", "--stores", "127.0.0.1:1 127.0.0.1:1"), 2, "listed twice"),
         (("show", "bars", "--source", "none", "--stores", "127.0.0.1:1"), 2, "of 64 bits"),
         (("show", "bars", "--source", "-1", "--stores", "127.0.0.1:1"), 2, "of 64 bits"),
+        (("list", "--stores", "192.0.2.1:7401"), 2, "without TLS"),
     ],
 )
 def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, says: str) -> None:
     answer = run_here("stream", *words)
     assert answer.code == code, answer
     assert says in answer.err
+
+
+IN_ORDER: Final = ("--source", "1", "--stores", "127.0.0.1:1")
+OF_A_STREAM: Final = {
+    "show": (),
+    "stores": (),
+    "deregister": ("--yes",),
+    "send": (__file__,),
+    "receive": ("--session", "1"),
+}
+
+
+@pytest.mark.parametrize("command", OF_A_STREAM)
+@pytest.mark.parametrize(
+    ("topic", "options", "says"),
+    [
+        ("", (), "a topic has 1 to 200 bytes, not 0"),
+        ("t" * 201, (), "a topic has 1 to 200 bytes, not 201"),
+        ("a\nb", (), "contains a control character"),
+        ("\udcff", (), "is not valid Unicode"),
+        ("bars", ("--source", "0"), "--source '0': give a number of 64 bits, from 1"),
+        ("bars", ("--source", "0x10000000000000000"), "of 64 bits"),
+        ("bars", ("--stores", "192.0.2.1:7401"), "without TLS"),
+    ],
+)
+def test_every_command_of_a_stream_checks_what_names_it(
+    command: str, topic: str, options: tuple[str, ...], says: str
+) -> None:
+    answer = run_here("stream", command, topic, *OF_A_STREAM[command], *IN_ORDER, *options)
+    assert (answer.code, says in answer.err) == (2, True), answer
+
+
+def test_a_receiver_has_a_session_that_is_not_0() -> None:
+    answer = run_here("stream", "receive", "bars", *IN_ORDER, "--session", "0")
+    assert (answer.code, "--session '0': give a number" in answer.err) == (2, True)
+
+
+def test_a_session_is_taken_as_it_is_shown() -> None:
+    shown = ("2017", "0x7e1", "session 7e1", "session 0x7E1", session_text(2017))
+    assert {session_of(text, "--source") for text in shown} == {2017}
+    assert {receiver_of(text) for text in ("session b5", "session 0xb5")} == {"session b5"}
+    assert receiver_of("regid 4") == "regid 4"
+    for text in ("b5", "session 0", "session", "session x", "regid 4"):
+        with pytest.raises(InvalidValue):
+            session_of(text, "--source")
 
 
 def test_a_stream_that_no_store_knows_is_not_found(stores: list[Served]) -> None:
@@ -254,7 +280,12 @@ def test_a_new_stream_begins_with_a_quorum_if_a_person_says_so(
     answer = run_here("stream", *sends, "20", "--create", "any")
     assert (answer.code, "create is 'any': give one of 'all', 'quorum'" in answer.err) == (2, True)
     stores[2].stop()
-    assert run_here("stream", *sends, "5").code == 1, "the third store must have noted it"
+    answer = run_here("stream", *sends, "5")
+    assert answer.code == 1, "the third store must have noted it"
+    two, third = " ".join(sorted(at.split()[:2])), at.split()[2]
+    assert f"these of its stores answer: {two}; these do not: {third}. A stream that is new" in (
+        answer.err
+    )
     sent = json(*sends, "30", "--create", "quorum")
     assert sent == [{"v": 1, "sent": 1, "first": 0, "next_number": 1}]
     file.write_text("one\ntwo\n")

@@ -15,7 +15,7 @@ from onceq.cli.output import Output, hint
 from onceq.streams.errors import NotRegistered
 from onceq.streams.model import asks, listings
 from onceq.streams.model.quorum import StoreList, listed
-from onceq.streams.net.address import address
+from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.asking import listed_all
 
@@ -39,12 +39,18 @@ def asker_of(certificates: Certificates | None) -> Generator[Asker]:
         asker.close()
 
 
+def checked(asked: Asked) -> StoreList:
+    """Returns which stores are asked. InvalidValue, also beyond this machine without TLS."""
+    own = listed(asked.stores)
+    for store in sorted(own.stores):
+        refuse_unless_safe(address(store), has_tls=asked.certificates is not None)
+    return own
+
+
 @contextlib.asynccontextmanager
 async def asking(asked: Asked) -> AsyncGenerator[tuple[Asker, StoreList]]:
     """Gives who asks stores, and which."""
-    own = listed(asked.stores)
-    for store in own.stores:
-        address(store)
+    own = checked(asked)
     with asker_of(asked.certificates) as asker:
         yield asker, own
 
@@ -57,6 +63,17 @@ async def found_by(asker: Asker, own: StoreList, timeout_s: float) -> Found:
     for silent in sorted(own.stores - found.keys()):
         hint(f"onceq: {silent} does not answer")
     return found
+
+
+async def who_answers(asked: Asked, ask: asks.Ask, within_s: float) -> str:
+    """Returns in words which stores answer now, and which do not."""
+    async with asking(asked) as (asker, own):
+        names = sorted(own.stores)
+        given = await asyncio.gather(*(asker.ask(store, ask, within_s) for store in names))
+    answering = {store for store, one in zip(names, given, strict=True) if one is not None}
+    silent = own.stores - answering
+    text = f"these of its stores answer: {' '.join(sorted(answering)) or 'none'}"
+    return f"{text}; these do not: {' '.join(sorted(silent))}" if silent else text
 
 
 def learning(one: listings.Listed) -> asks.Learn:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import secrets
-import stat
-import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
+from onceq.cli import lines, listing
 from onceq.cli.exits import OK
 from onceq.cli.output import Output, hint
 from onceq.cli.units import session_of
-from onceq.errors import TooLarge
+from onceq.errors import DeadlineExceeded, OnceqError, Outcome
 from onceq.streams.api.given import accepted
 from onceq.streams.errors import FlightFull
-from onceq.streams.model import events
-from onceq.streams.model.fragments import FRAGMENT_BYTES_MAX
+from onceq.streams.model import asks, events
 from onceq.streams.model.losses import Losses
-from onceq.streams.model.quorum import listed
+from onceq.streams.model.options import Creation
 from onceq.streams.net.address import address
 from onceq.streams.source.async_source import AsyncSource
 from onceq.streams.source.epochs import SourceLife
@@ -33,20 +30,19 @@ if TYPE_CHECKING:
     from onceq.cli.streams import Sent
 
 FLIGHT: Final = 1_000
-LINE_BYTES_MAX: Final = FRAGMENT_BYTES_MAX
-"""Of a line of a file, which is the message of its number: more would take several numbers."""
-INPUT_BYTES_MAX: Final = 1 << 20
+ANSWER_S: Final = 2.0
+"""So long stores may take to answer whether they do."""
 LIFE_BITS: Final = 63
 
 
 def send(output: Output, topic: str, file: Path, named: Sent) -> int:
-    """Sends lines, and waits until all are stable. Raises TooLarge: a line is over the limit."""
-    _refuse_long(file)
+    """Sends lines, and waits until all are stable. Raises as `lines.refuse_unreadable`."""
+    lines.refuse_unreadable(file)
     certificates = named.certificates
     life = SourceLife(
         life=secrets.randbits(LIFE_BITS) + 1,
         born_s=int(time.time()),
-        own=listed(named.stores),
+        own=listing.checked(named),
         topic=topic,
         session=session_of(named.source, "--source"),
         accepts=accepted(named.accept_loss, has_tls=certificates is not None),
@@ -58,7 +54,7 @@ def send(output: Output, topic: str, file: Path, named: Sent) -> int:
         certificates=certificates,
         on_event=_telling(output),
     )
-    first, end = asyncio.run(_sent(source, core, file, named.timeout))
+    first, end = asyncio.run(_sent(source, core, file, named, output=output))
     values = {"sent": end - first, "first": first if end > first else None, "next_number": end}
     output.item(values)
     return OK
@@ -98,47 +94,51 @@ def _words(event: events.StoresForgot) -> str:
 
 
 async def _sent(
-    source: AsyncSource, core: Sending, file: Path, timeout_s: float
+    source: AsyncSource, core: Sending, file: Path, named: Sent, *, output: Output
 ) -> tuple[int, int]:
     """Send what is to follow; return the first number of it, and the one behind the last."""
     async with source:
-        await source.wait_registered(timeout_s)
+        await _registered(source, core.life, named)
         first = source.next_number
-        if str(file) == "-":
-            async for line in _lines_of_input():
-                await _send(source, line.removesuffix(b"\n"))
-        else:
-            losses = () if core.begun is None else core.begun.bridge.losses
-            with file.open("rb") as lines:
-                texts = lines_of(lines, file)
-                for text in itertools.islice(texts, lines_before(first, losses), None):
-                    await _send(source, text)
-        await source.wait_stable()
+        try:
+            await _send_lines(source, core, first, file)
+            await source.wait_stable()
+        except OnceqError as error:
+            _tell_part(output, source, first, error)
+            raise
         return first, source.next_number
 
 
-def _refuse_long(file: Path) -> None:
-    """Reads all of a file before anything of it is sent, unless it cannot be read twice."""
-    if str(file) != "-" and file.is_file():
-        with file.open("rb") as lines:
-            for _ in lines_of(lines, file):
-                pass
+async def _registered(source: AsyncSource, life: SourceLife, named: Sent) -> None:
+    """Wait until messages can be sent. Raises DeadlineExceeded, which says which stores answer."""
+    try:
+        await source.wait_registered(named.timeout)
+    except DeadlineExceeded as error:
+        look = asks.Look(topic=life.topic, session=life.session)
+        text = f"{error}; {await listing.who_answers(named, look, ANSWER_S)}"
+        if named.create == Creation.ALL:
+            text += ". A stream that is new begins when all have noted it, or with --create quorum"
+        raise DeadlineExceeded(text) from None
 
 
-def lines_of(lines: BinaryIO, file: Path) -> Iterator[bytes]:
-    """Yields the lines of a file, without their ends. Raises TooLarge for one over the limit."""
-    for number in itertools.count(1):
-        line = lines.readline(LINE_BYTES_MAX + 1)
-        if not line:
-            return
-        text = line.removesuffix(b"\n")
-        if len(text) > LINE_BYTES_MAX:
-            raise TooLarge(
-                f"line {number} of {file} has more than {LINE_BYTES_MAX} bytes: it would take"
-                " several numbers, and a line of a file is the message of its number. No line from"
-                " there on was sent: make it shorter, or send it from a program"
-            )
-        yield text
+async def _send_lines(source: AsyncSource, core: Sending, first: int, file: Path) -> None:
+    """Send lines that come, or those of a file that are not yet sent. first: the next number."""
+    if str(file) == lines.INPUT:
+        async for batch in lines.lines_of_input():
+            await _send_all(source, batch)
+    else:
+        losses = () if core.begun is None else core.begun.bridge.losses
+        before = lines_before(first, losses)
+        await _send_all(source, itertools.islice(lines.lines_of(file), before, None))
+
+
+def _tell_part(output: Output, source: AsyncSource, first: int, error: OnceqError) -> None:
+    """Tell what was sent before an error, which then does not say that nothing happened."""
+    end, stable = source.next_number, source.stable_below
+    if end > first:
+        error.outcome = Outcome.UNKNOWN
+        text = f"onceq: numbers {first} to {end - 1} were sent; all below {stable} are stable"
+        output.event("sent_in_part", text, first=first, next_number=end, stable_below=stable)
 
 
 def lines_before(number: int, losses: Losses) -> int:
@@ -150,17 +150,9 @@ def lines_before(number: int, losses: Losses) -> int:
     return number - void
 
 
-async def _lines_of_input() -> AsyncGenerator[bytes]:
-    """Yields the lines of standard input as they come, while the source goes on living."""
-    if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
-        for line in sys.stdin.buffer:
-            yield line
-        return
-    reader = asyncio.StreamReader(limit=INPUT_BYTES_MAX)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async for line in reader:
-        yield line
+async def _send_all(source: AsyncSource, texts: Iterable[bytes]) -> None:
+    for text in texts:
+        await _send(source, text)
 
 
 async def _send(source: AsyncSource, text: bytes) -> None:

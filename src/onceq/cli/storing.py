@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,12 +16,12 @@ from onceq.cli import listing
 from onceq.cli.exits import OK, VIOLATION
 from onceq.cli.listing import Told
 from onceq.cli.output import Output, hint
-from onceq.cli.units import seconds, size_bytes
+from onceq.cli.units import seconds, session_text, size_bytes
 from onceq.errors import InvalidValue
 from onceq.server.log_lines import write_log
 from onceq.streams.errors import StoreRefused
 from onceq.streams.model import asks
-from onceq.streams.net.address import address
+from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.asking import listed
 from onceq.streams.store import verifying
 from onceq.streams.store.limits import Limits, WhenFull
@@ -29,7 +31,7 @@ from onceq.streams.store.rolling import LogFile, Roll, RollingHandler
 from onceq.streams.store.running import RunningStore, StoreKind, StoreSettings, run_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from onceq.cli.stores import At, Begun, Kept, LogTo
     from onceq.streams.model import listings
@@ -78,6 +80,8 @@ def run(output: Output, settings: StoreSettings, log: LogTo) -> int:
     """Runs a store until it is told to stop."""
     settings.checked()
     begin_log(log)
+    if settings.init:
+        _refuse_taken(settings)
     name = settings.directory or "a memory store"
 
     def ready(running: RunningStore) -> None:
@@ -89,6 +93,30 @@ def run(output: Output, settings: StoreSettings, log: LogTo) -> int:
     run_store(settings, ready=ready)
     output.event("stopped", f"onceq: {name} is committed and closed")
     return OK
+
+
+def _refuse_taken(settings: StoreSettings) -> None:
+    """Raises StoreRefused if nobody can listen where a new store is to: nothing is begun then.
+
+    InvalidValue for certificates that cannot be read.
+    """
+    if settings.certificates is not None:
+        settings.certificates.listening()
+    for one in settings.checked():
+        if one is None:
+            continue
+        try:
+            with socket.create_server((one.host, one.port), family=_family(one.host)):
+                pass
+        except OSError as error:
+            raise StoreRefused(
+                f"the store cannot listen at {one}: {error.strerror}; give another address."
+                f" {settings.directory} is as it was"
+            ) from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
 
 
 def begin_log(log: LogTo) -> None:
@@ -103,7 +131,22 @@ def begin_log(log: LogTo) -> None:
         size_bytes=None if log.roll_size is None else size_bytes(log.roll_size, "--roll-size"),
         roll=None if log.roll is None else one_of(Roll, log.roll, "--roll"),
     )
-    write_log(log.log_format, log.log_level, RollingHandler(file))
+    try:
+        handler = RollingHandler(file)
+    except OSError as error:
+        raise InvalidValue(f"--log {log.log}: {error.strerror}: give a file to log to") from error
+    write_log(log.log_format, log.log_level, handler)
+
+
+@contextlib.contextmanager
+def _looked_at(directory: Path) -> Generator[None]:
+    """Raises StoreRefused for a directory that cannot be read, or is none."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreRefused(
+            f"{directory} cannot be read: {error.strerror}: give the directory of a store"
+        ) from error
 
 
 def show(output: Output, store: str, certificates: Certificates | None) -> int:
@@ -112,7 +155,7 @@ def show(output: Output, store: str, certificates: Certificates | None) -> int:
     rows = [row_of(one, told.get((store, one.stream))) for one in found]
     output.rows(STREAM_COLUMNS, rows)
     for row in rows:
-        listing.tell_kept(output, f"{row['topic']} of session {row['session']:#x}", row)
+        listing.tell_kept(output, f"{row['topic']} of session {row['session']}", row)
     if not found:
         hint(f"onceq: the store {name} knows no stream")
     return OK
@@ -124,12 +167,14 @@ def _known(
     """Returns the streams that a store knows, what it tells receivers of them, and its name."""
     if not Path(store).exists():
         try:
-            address(store)
+            at = address(store)
         except InvalidValue:
             pass  # it is a directory that is not there, as which it is refused
         else:
+            refuse_unless_safe(at, has_tls=certificates is not None)
             return *asyncio.run(_asked(store, certificates)), store
-    identity, catalogue = verifying.known(Path(store))
+    with _looked_at(Path(store)):
+        identity, catalogue = verifying.known(Path(store))
     found = [as_listed(held) for held in catalogue.streams.values()]
     answers = (catalogue.learn(listing.learning(one)) for one in found)
     told = {(store, one.stream): one for one in answers if isinstance(one, asks.Information)}
@@ -151,7 +196,7 @@ def row_of(one: listings.Listed, told: asks.Information | None) -> dict[str, Any
     return {
         "stream": f"{one.stream:016x}",
         "topic": one.topic,
-        "session": one.session,
+        "session": session_text(one.session),
         "epoch": one.epoch,
         "begin": one.begin,
         "end": one.end,
@@ -160,7 +205,11 @@ def row_of(one: listings.Listed, told: asks.Information | None) -> dict[str, Any
         "stores": [own.text() for own in one.lists],
         **listing.kept(told),
         "receivers": [
-            {**msgspec.structs.asdict(receiver), "lag": max(0, one.stable - receiver.below)}
+            {
+                **msgspec.structs.asdict(receiver),
+                "session": session_text(receiver.session),
+                "lag": max(0, one.stable - receiver.below),
+            }
             for receiver in one.receivers
         ],
     }
@@ -168,7 +217,8 @@ def row_of(one: listings.Listed, told: asks.Information | None) -> dict[str, Any
 
 def verify(output: Output, directory: Path) -> int:
     """Reads all that a store has on its disk."""
-    rows = [msgspec.structs.asdict(one) for one in verifying.verify(directory)]
+    with _looked_at(directory):
+        rows = [msgspec.structs.asdict(one) for one in verifying.verify(directory)]
     output.rows(SEGMENT_COLUMNS, rows)
     damaged = sum(row["damaged"] for row in rows)
     if damaged:
@@ -178,7 +228,10 @@ def verify(output: Output, directory: Path) -> int:
 
 def scrub(output: Output, directory: Path, own: str, certificates: Certificates | None) -> int:
     """Reads all that a stopped store has, and heals it from others."""
-    store = opened(directory, os.urandom)
+    if own:
+        address(own)
+    with _looked_at(directory):
+        store = opened(directory, os.urandom)
     try:
         done = asyncio.run(_scrubbed(store, own, certificates))
     finally:

@@ -11,7 +11,7 @@ from onceq.cli import listing
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.listing import Found, Told
 from onceq.cli.output import Output, hint
-from onceq.cli.units import session_of
+from onceq.cli.units import receiver_of, session_of, session_text
 from onceq.errors import InvalidValue
 from onceq.streams.model import asks, listings
 from onceq.streams.net.asking import (
@@ -83,7 +83,7 @@ def _row(of_stores: Mapping[str, listings.Listed], told: Told) -> dict[str, Any]
     best = max(of_stores.values(), key=lambda one: (one.admitted, one.end))
     return {
         "topic": best.topic,
-        "session": f"0x{best.session:x}",
+        "session": session_text(best.session),
         "stream": f"{best.stream:016x}",
         "epoch": best.admitted,
         "end": best.end,
@@ -106,8 +106,13 @@ async def _stream(topic: str, named: Named) -> tuple[dict[str, listings.Listed],
         return found, await listing.told_by(asker, its, named.timeout)
 
 
+def _session(named: Named) -> str:
+    """Returns the session of the source that is named, as it is shown."""
+    return session_text(session_of(named.source, "--source"))
+
+
 def _unknown(topic: str, named: Named) -> int:
-    hint(f"onceq: no store knows a stream of topic {topic!r} and session {named.source}")
+    hint(f"onceq: no store knows a stream of topic {topic!r} and session {_session(named)}")
     return NOT_FOUND
 
 
@@ -139,7 +144,7 @@ def show(output: Output, topic: str, named: Named) -> int:
     ]
     stream = {
         "topic": topic,
-        "session": f"0x{session_of(named.source, '--source'):x}",
+        "session": _session(named),
         **_kept(found, told),
     }
     if output.as_json:
@@ -192,7 +197,7 @@ def _name_of(receiver: str, at: Mapping[str, listings.Listed]) -> str:
 
 def deregister(output: Output, topic: str, named: Named, receiver: str) -> int:
     """Has all stores of a stream forget a receiver."""
-    session = session_of(named.source, "--source")
+    session, receiver = session_of(named.source, "--source"), receiver_of(receiver)
 
     async def run() -> Mapping[str, Deregistered]:
         async with listing.asking(named) as (asker, own):
@@ -224,14 +229,14 @@ def deregister_stream(output: Output, topic: str, named: Named, *, yes: bool) ->
             look = asks.Look(topic=topic, session=session)
             return await stream_deregistered(asker, own, look, named.timeout)
 
-    text = f"no store that answers knows a stream of topic {topic!r} and session {named.source}"
+    text = f"no store that answers knows a stream of topic {topic!r} and session {_session(named)}"
     return _told(output, asyncio.run(run()), text)
 
 
 def _confirm(topic: str, named: Named) -> None:
     """Raises InvalidValue unless a person types the topic."""
     hint(
-        f"onceq: this deletes all that the source of session {named.source} ever sent on topic"
+        f"onceq: this deletes all that the source of session {_session(named)} ever sent on topic"
         f" {topic!r}, and where its receivers are."
     )
     sys.stderr.write("Type the topic to go on: ")

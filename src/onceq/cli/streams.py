@@ -15,6 +15,7 @@ import typer
 from onceq.cli.command import Invocation, command
 from onceq.cli.serving import Log
 from onceq.cli.stores import Tls
+from onceq.cli.units import topic_of
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The stream's topic.")]
 STORES_HELP: Final = 'Addresses, as "host:port host:port"; ";" between groups.'
@@ -41,7 +42,11 @@ class Named(Asked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent(Named):
-    """How a life of a source begins."""
+    """How a life of a source begins. timeout: without a silent store it takes up to 20 s."""
+
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until it begins.")
+    ] = 30.0
 
     listen: Annotated[
         str | None, typer.Option(help="host:port for receivers; default: they read from stores.")
@@ -59,7 +64,12 @@ class Sent(Named):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received(Named):
-    """How a stream is received."""
+    """How a stream is received. timeout: one that was lost with its machine is in use for 30 s."""
+
+    timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, help="How long to wait until it is registered."),
+    ] = 60.0
 
     session: Annotated[
         str, typer.Option(metavar="SESSION", help="The receiver's: its next life goes on there.")
@@ -105,14 +115,14 @@ def show(invoked: Invocation, topic: Topic, named: Named) -> int:
     """
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
-    return streaming.show(invoked.output, topic, named)
+    return streaming.show(invoked.output, topic_of(topic), named)
 
 
 def stores(invoked: Invocation, topic: Topic, named: Named) -> int:
     """Show what each store of a stream has. Exit 3: no store knows the stream."""
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
-    return streaming.show_stores(invoked.output, topic, named)
+    return streaming.show_stores(invoked.output, topic_of(topic), named)
 
 
 def deregister(
@@ -138,8 +148,8 @@ def deregister(
     from onceq.cli import streaming  # noqa: PLC0415 - streams are imported when they are used
 
     if receiver is None:
-        return streaming.deregister_stream(invoked.output, topic, named, yes=yes)
-    return streaming.deregister(invoked.output, topic, named, receiver)
+        return streaming.deregister_stream(invoked.output, topic_of(topic), named, yes=yes)
+    return streaming.deregister(invoked.output, topic_of(topic), named, receiver)
 
 
 def send(
@@ -151,25 +161,28 @@ def send(
     """Send the lines of a file, and end when all are stable.
 
     Run again, this goes on where the stores are: a line is the message of its number, from 0, so
-    that a file with a line of more than 1,048,528 bytes is refused before anything is sent. After a
-    loss that was accepted it goes on with the first line that is lost, under a later number. The
-    lines of standard input follow what was sent before. Exit 1: within the timeout too few stores
-    answered to begin, or too few that have what was sent; 4: too few are left to send more.
+    that a file with a line of more than 1,048,528 bytes is refused before anything is sent, and so
+    is what is no regular file. After a loss that was accepted it goes on with the first line that
+    is lost, under a later number. The lines of standard input follow what was sent before, as they
+    come: run again, all that come are sent. Exit 1: within the timeout too few stores answered to
+    begin, or too few that have what was sent; 4: too few are left to send more.
     """
     from onceq.cli import sending  # noqa: PLC0415 - streams are imported when they are used
 
-    return sending.send(invoked.output, topic, file, sent)
+    return sending.send(invoked.output, topic_of(topic), file, sent)
 
 
 def receive(invoked: Invocation, topic: Topic, received: Received) -> int:
     """Print the messages of a stream, each in a line, as they become stable; acknowledge each.
 
     Numbers that cannot be had are told on standard error, and so are those that were shown and are
-    void since a loss was accepted; with --json also among the messages, in their place.
+    void since a loss was accepted; with --json also among the messages, in their place. So are the
+    stores for which it waits until it is registered, and why. Exit 1: within the timeout it was
+    not; 4: another one is this receiver, or the stream was deregistered.
     """
     from onceq.cli import receiving  # noqa: PLC0415 - streams are imported when they are used
 
-    return receiving.receive(invoked.output, topic, received)
+    return receiving.receive(invoked.output, topic_of(topic), received)
 
 
 def into(

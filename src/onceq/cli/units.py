@@ -1,4 +1,4 @@
-"""Sizes, times and sessions as a person writes them: 64MiB, 7d, 0x7e1."""
+"""Sizes, times, sessions and topics as a person writes them: 64MiB, 7d, 0x7e1, bars."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from onceq.errors import InvalidValue
+from onceq.model.names import check_id
 
 SIZES: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 TIMES: Final = {"": 1, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
+_SESSION: Final = re.compile(r"session (?:0[xX])?(?P<hex>[0-9a-fA-F]{1,16})")
 _NUMBER: Final = re.compile(r"(?P<number>\d{1,18})(?P<unit>[A-Za-z]*)")
 
 
@@ -24,14 +26,34 @@ def seconds(text: str, option: str) -> int:
 
 
 def session_of(text: str, option: str) -> int:
-    """Returns a session: a number of 64 bits, as 2017 or 0x7e1. InvalidValue for another text."""
+    """Returns a session: 2017, 0x7e1, or as receivers are shown: session 7e1. InvalidValue."""
+    found = _SESSION.fullmatch(text)
     try:
-        number = int(text, 0)
+        number = int(text, 0) if found is None else int(found["hex"], 16)
     except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 64:
-        raise InvalidValue(f"{option} {text!r}: give a number of 64 bits, as 2017 or 0x7e1")
+        number = 0
+    if not 1 <= number < 1 << 64:
+        raise InvalidValue(
+            f"{option} {text!r}: give a number of 64 bits, from 1, as 2017 or 0x7e1, the same in"
+            " each life: by it stores know what was sent or acknowledged before"
+        )
     return number
+
+
+def session_text(session: int) -> str:
+    """Returns a session as it is shown, which `session_of` takes."""
+    return f"0x{session:x}"
+
+
+def receiver_of(text: str) -> str:
+    """Returns the name of a receiver at stores: a session may be said as one: session 0x7e1."""
+    found = _SESSION.fullmatch(text)
+    return text if found is None else f"session {int(found['hex'], 16):x}"
+
+
+def topic_of(text: str) -> str:
+    """Returns a topic. InvalidName for what is none, as `streams.Topic` has it."""
+    return check_id("topic", text)
 
 
 def _counted(text: str, option: str, units: Mapping[str, int]) -> int:
