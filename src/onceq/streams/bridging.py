@@ -29,7 +29,7 @@ from onceq.streams.bridge.hands import IntoContext
 from onceq.streams.bridge.into import AsyncInto
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.bridge.target import Target
-from onceq.streams.called import check_callable, why_idle
+from onceq.streams.handlers import check_callable, why_idle
 from onceq.streams.net.alone import PROCESS
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver import ops
@@ -246,8 +246,7 @@ def relay(
     one name fence each other. stores: of its source. Raises InvalidValue, InvalidName.
     """
     check_topic(topic)
-    if not isinstance(queue, Queue):
-        raise InvalidValue(f"queue is {names.shown(queue)}: give an onceq.Queue")
+    _check_queue(queue)
     if queue.request_type is not topic.value_type:
         raise InvalidValue(
             f"queue {queue.name!r} has requests of {queue.request_type!r}, and topic {topic.name!r}"
@@ -282,6 +281,11 @@ def relay(
 
 def _database(options: Where) -> Database:
     return Database(url=options.get("url"), repository=options.get("repository"))
+
+
+def _check_queue(queue: object) -> None:
+    if not isinstance(queue, Queue):
+        raise InvalidValue(f"queue is {names.shown(queue)}: give an onceq.Queue")
 
 
 def _check_handler(handler: object) -> None:

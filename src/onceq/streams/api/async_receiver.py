@@ -11,7 +11,7 @@ from onceq.streams.api.given import ReceiverParts, Shared
 from onceq.streams.api.handlers import OnEvent
 from onceq.streams.api.reporting import report
 from onceq.streams.api.statistics import ReceiverStatistics, receiver_statistics
-from onceq.streams.called import refuse_idle
+from onceq.streams.handlers import refuse_idle
 from onceq.streams.receiver import async_receiver, ops
 from onceq.streams.receiver.message import Message
 from onceq.streams.receiver.tokens import Token

@@ -9,8 +9,8 @@ from onceq.errors import DeadlineExceeded
 from onceq.streams.api.exposing import source_text
 from onceq.streams.api.given import Shared, SourceParts
 from onceq.streams.api.handlers import OnEvent
+from onceq.streams.api.numbers import check_number, check_wait
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
-from onceq.streams.api.waits import check_number, check_wait
 from onceq.streams.errors import FlightFull
 from onceq.streams.source import async_source
 from onceq.streams.topic import Topic

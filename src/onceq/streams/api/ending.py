@@ -8,7 +8,7 @@ from typing import Any
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 from onceq.streams.api.given import Shared, store_list
-from onceq.streams.api.waits import check_wait
+from onceq.streams.api.numbers import check_wait
 from onceq.streams.model import asks
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.asking import Deregistered, stream_deregistered

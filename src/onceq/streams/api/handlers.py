@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from onceq.errors import HandlerMisuse, InvalidValue
-from onceq.streams.called import check_callable, refuse_idle, why_idle
+from onceq.streams.handlers import check_callable, refuse_idle, why_idle
 from onceq.streams.model import events
 
 OnEvent: TypeAlias = Callable[[events.Event], None]

@@ -31,7 +31,7 @@ from onceq.errors import (
 from onceq.model import ops
 from onceq.model.signature import is_async
 from onceq.streams.bridge.trying import LOST
-from onceq.streams.called import refuse_idle
+from onceq.streams.handlers import refuse_idle
 
 if TYPE_CHECKING:
     import psycopg
