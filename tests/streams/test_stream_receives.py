@@ -17,7 +17,7 @@ from tests.streams.test_stream_commands import NAMED, Served, addresses, json, r
 from tests.streams.test_stream_commands import stores as three_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 stores = three_stores
@@ -97,7 +97,7 @@ def test_a_receiver_that_is_registered_is_not_bounded(stores: list[Served], tmp_
 
 
 @contextlib.contextmanager
-def frozen(at: str) -> Iterator[None]:
+def frozen(at: str) -> Generator[None]:
     """Take connections where a store was, as the system does for a process that is stopped."""
     host, port = at.split(":")
     with socket.create_server((host, int(port)), backlog=100):
