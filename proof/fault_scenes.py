@@ -332,10 +332,10 @@ SCENES: Final[dict[str, Scene]] = {
         abort_limit=None,
         check=_things,
     ),
-    "periodic requests": Scene(
+    "a ticker": Scene(
         program="ticking", points=TICKING, leaves_alerts=True, check=fault_ticks.each_once
     ),
-    "async periodic requests": Scene(
+    "an async ticker": Scene(
         program="ticking_async",
         is_twin=True,
         points=TICKING,

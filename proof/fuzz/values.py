@@ -63,6 +63,7 @@ def _search(r: Rubbish) -> dict[str, Any]:
 
 RULES = (
     Rule("check_queue", _anything, legal.queue_name),
+    Rule("check_periodic", _anything, legal.queue_name),
     Rule("check_repository", _anything, legal.repository_name),
     Rule("check_id", _anything, legal.identifier, before=("rid",)),
     Rule("check_rid", _anything, lambda v: legal.optional(v, legal.identifier)),

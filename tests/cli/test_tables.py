@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.cli import clients, doctor, held, queues, repositories, requests, storing, streaming
+from onceq.cli import (
+    clients,
+    doctor,
+    held,
+    periodics,
+    queues,
+    repositories,
+    requests,
+    storing,
+    streaming,
+)
 from onceq.cli.output import PROSE, Output
 from tests.cli.parts import ROOT
 
@@ -27,6 +37,7 @@ TABLES = {
     "redrive": held.REDRIVEN_COLUMNS,
     "redrive --dry-run": held.DRY_COLUMNS,
     "client list": clients.COLUMNS,
+    "periodic list": periodics.COLUMNS,
     "client forget": ("name", *clients.FORGOTTEN),
     "doctor": doctor.COLUMNS,
     "store show": storing.STREAM_COLUMNS,

@@ -72,8 +72,8 @@ def test_two_threads_that_ask_how_a_process_ended_hear_the_same() -> None:
         ("an async client", "Receive.before"),
         ("an async client with a window", "SendMany.before"),
         ("an async queue manager", "ReplyTaken.after"),
-        ("periodic requests", "Tick.after"),
-        ("async periodic requests", "Tick.before"),
+        ("a ticker", "Tick.after"),
+        ("an async ticker", "Tick.before"),
     ],
 )
 def test_each_fault_strikes_a_later_time_too(
