@@ -124,7 +124,7 @@ class SourceNode:
         self._do(made)
         for store in list(self.core.feeding.stores):
             if store not in self.caller.wires:
-                self._step(acts.Gone(store=store, why="it was lost before"))
+                self._step(acts.Unlinked(store=store))
 
     def _end(self, why: WhyEnded) -> None:
         self._is_in_epoch = False

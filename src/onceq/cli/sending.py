@@ -77,7 +77,7 @@ def _telling(output: Output) -> Callable[[events.Event], None]:
             case events.RegistrationError(why=why):
                 hint(f"onceq: {why}")
             case events.StoreUnresponsive(store=store, why=why):
-                hint(f"onceq: {store} does not answer: {why}")
+                hint(f"onceq: store {store}: {why}")
             case _:
                 pass
 

@@ -44,6 +44,18 @@ class StoreFailed(Event, level=logging.ERROR):
     error: str
 
 
+class StoreFull(Event, level=logging.WARNING):
+    """The disk of a store has no room: it takes no messages of any stream."""
+
+    directory: str
+
+
+class StoreHasRoom(Event):
+    """The disk of a store has room again."""
+
+    directory: str
+
+
 class _OfStream(Event):
     """What happened to a stream at a store. stream: its id."""
 

@@ -208,6 +208,63 @@ def test_a_store_that_does_not_answer_is_sent_it_again(source: Source) -> None:
     assert "c" in source.core.feeding.responsive
 
 
+def gone(source: Source) -> list[events.StoreUnresponsive]:
+    return [one for one in source.told if isinstance(one, events.StoreUnresponsive)]
+
+
+def test_a_store_that_says_again_what_it_had_is_told_once(source: Source) -> None:
+    """It stood still: what it answers now is old, and each answer was a reason to tell it anew."""
+    source.send(b"0")
+    source.have("abc", 1)
+    source.send(b"1")
+    source.have("ab", 2)
+    source.pass_s(2.0)
+    for _ in range(20):
+        source.have("c", 1)
+        source.pass_s(0.1)
+    assert [one.store for one in gone(source)] == ["c"]
+    assert "c" not in source.core.feeding.responsive
+    source.have("c", 2)
+    assert "c" in source.core.feeding.responsive
+
+
+def test_a_store_without_room_is_told_when_that_lasts_and_counts_as_one_that_answers(
+    source: Source,
+) -> None:
+    for round_ in range(2):
+        source.send(b"one")
+        source.have("ab", round_ + 1)
+        for _ in range(10):
+            source.step(acts.Came(store="c", answer=asks.Full(end=round_, blocking=7 * round_)))
+            assert "c" in source.core.feeding.responsive
+            source.pass_s(0.3)
+        told = gone(source)
+        assert [one.store for one in told] == ["c"] * (round_ + 1), "once, until it takes more"
+        words = "onceq stream deregister bars" if round_ else "free space on its disk"
+        assert words in told[-1].why
+        source.have("c", round_ + 1)
+
+
+def test_a_store_without_room_for_a_moment_is_not_told(source: Source) -> None:
+    source.send(b"0")
+    source.step(acts.Came(store="c", answer=asks.Full(end=0)))
+    source.pass_s(0.6)
+    source.have("abc", 1)
+    source.pass_s(5.0)
+    assert gone(source) == []
+
+
+def test_a_store_that_was_not_waited_for_is_told_only_when_it_stays_away(source: Source) -> None:
+    source.step(acts.Unlinked(store="c"))
+    assert gone(source) == []
+    source.step(acts.Opened(store="c"))
+    source.pass_s(0.5)
+    assert gone(source) == [], "it was just asked to take part"
+    source.pass_s(5.0)
+    (one,) = gone(source)
+    assert (one.store, "stands still" in one.why) == ("c", True)
+
+
 def test_a_full_store_is_sent_nothing_for_a_while(source: Source) -> None:
     source.send(b"0")
     source.step(acts.Came(store="c", answer=asks.Full(end=0)))

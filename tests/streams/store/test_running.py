@@ -217,12 +217,25 @@ def test_a_store_that_serves_looks_at_its_streams_for_the_log(
         await source.until(asks.Holding(epoch=1, end=1))
         store.catalogue.damage(S, range(1))
         await soon(lambda: bool(events.of(logged.StreamDamaged)))
+        monkeypatch.setattr(type(store.log), "is_full", property(lambda _: True))
+        await soon(lambda: bool(events.of(logged.StoreFull)))
+        monkeypatch.undo()
+        await soon(lambda: bool(events.of(logged.StoreHasRoom)))
         source.link.close()
         one.stop()
         await task
         store.close()
 
     asyncio.run(run())
+
+
+@emits(logged.StoreFull, logged.StoreHasRoom)
+def test_a_full_disk_is_told_once_and_that_it_has_room_again(events: Events) -> None:
+    reporting = Reporting("of a store")
+    for is_full in (False, True, True, False, False):
+        reporting.look([], is_disk_full=is_full)
+    assert events.of(logged.StoreFull) == [{"directory": "of a store"}]
+    assert events.of(logged.StoreHasRoom) == [{"directory": "of a store"}]
 
 
 @emits(

@@ -87,7 +87,10 @@ class LossAccepted(Happened, frozen=True, kw_only=True):
 
 
 class StoreUnresponsive(Happened, frozen=True, kw_only=True):
-    """A store does not answer, or closed the connection; told once, until it is back."""
+    """A store does not answer, closed the connection, or has no room; once, until it is back.
+
+    why: which of these, and what to do.
+    """
 
     store: str
     why: str

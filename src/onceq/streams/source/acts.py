@@ -28,6 +28,12 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
+    """There is no link to a store as an epoch begins: it was not waited for. One is made now."""
+
+    store: str
+
+
 class Came(msgspec.Struct, frozen=True, kw_only=True):
     """A store answered to frames."""
 
@@ -75,7 +81,7 @@ class Ticked(msgspec.Struct, frozen=True, kw_only=True):
 
 Beside: TypeAlias = Wanted | GaveUp | Confirmed | Left
 """What the application wants, and what receivers say: also between two epochs."""
-Given: TypeAlias = Opened | Gone | Came | Answered | Ticked | Beside
+Given: TypeAlias = Opened | Gone | Unlinked | Came | Answered | Ticked | Beside
 BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
 """What answers to frames end an epoch at once."""
 

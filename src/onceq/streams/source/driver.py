@@ -30,6 +30,8 @@ TOLD_S: Final = 0.005
 CLOSE_S: Final = 2.0
 """How long a link may take to send what it holds when it is closed."""
 
+UNREACHABLE: Final = "no connection to it can be made: start it, or see what is between"
+
 
 def _unheeded() -> None:
     """No thread needs to know."""
@@ -142,7 +144,7 @@ class Driver(RunsAsync):
         self._let(lambda: self.core.begin(begun, loop.time()))
         for store in list(self.core.feeding.stores):
             if not self._asker.is_linked(store):
-                self.step(acts.Gone(store=store, why="the link was lost before the epoch began"))
+                self.step(acts.Unlinked(store=store))
         self._connect()
         why = await self._ended
         return Over(why=why, needed=self.core.needed, wanted=self.core.wanted)
@@ -217,6 +219,7 @@ class Driver(RunsAsync):
         timing = self.core.timing
         await self._asker.connect(store, timing.ask_s)
         if not self._asker.is_linked(store):
+            self.step(acts.Gone(store=store, why=UNREACHABLE))
             await asyncio.sleep(timing.retry_s)
 
     def _let(self, use: Callable[[], list[acts.Act]]) -> None:

@@ -14,8 +14,9 @@ from onceq.streams.source.retaining import Block, Retention
 
 ON_ITS_WAY_MAX: Final = 8 << 20
 """Bytes that a store has not answered for; with more, it is sent nothing."""
-
-
+SILENT: Final = "it has not answered for what was sent"
+UNADMITTED: Final = "it does not take part: it stands still, or copies first what it lacks"
+"""What is told of a store."""
 UNTOLD: Final = -1
 """A store that was told nothing is told what is stable, though that is nothing."""
 
@@ -27,8 +28,10 @@ class Fed:
     has everything before, synced; while it is not admitted, it will begin there. sent: everything
     before was sent on this link. told: it was told that everything before is stable. since_s: when
     it last answered for more, or was first sent what it has not answered for. ask_s: it is not
-    asked before; rests_s: nor before this, on whatever link. is_noting: it keeps no messages, and
+    asked before, or was then; rests_s: nor before this, on whatever link. is_noting: it keeps no messages, and
     counts for no stability. was_full: it had no room in this epoch.
+    full_s: since when it takes nothing; None: it takes what it is sent. full: what it said then, if
+    that is to be told.
     """
 
     __slots__ = (
@@ -37,6 +40,8 @@ class Fed:
         "asked",
         "beat_s",
         "end",
+        "full",
+        "full_s",
         "is_full",
         "is_greeted",
         "is_linked",
@@ -56,6 +61,8 @@ class Fed:
         self.end = self.sent = self.told = 0
         self.is_linked = self.is_greeted = self.is_noting = self.is_full = False
         self.was_full = False
+        self.full: asks.Full | None = None
+        self.full_s: float | None = None
         self.is_responsive = True
         self.asked: asks.Admit | None = None
         self.ask_s = self.rests_s = self.since_s = self.beat_s = 0.0
@@ -104,16 +111,20 @@ class Fed:
         self.sent = block.end
 
     def hear(self, end: int, now_s: float) -> None:
-        """Note that the store has everything before `end`."""
-        self.is_responsive = True
+        """Note that the store has everything before `end`; it may have said so before."""
         while self._sizes and self._sizes[0][0] <= end:
             self.on_its_way -= self._sizes.popleft()[1]
         if end > self.end:
-            self.end, self.since_s = end, now_s
+            self.end, self.since_s, self.full_s = end, now_s, None
             self.sent = max(self.sent, end)
+            self.is_responsive = True
+        elif not self.is_waited_for:
+            self.is_responsive = True
 
-    def refuse(self, now_s: float) -> None:
+    def refuse(self, said: asks.Full, now_s: float) -> None:
         """Note that the store had no room for what was sent, and heeded nothing of that."""
+        if self.full_s is None:
+            self.full, self.full_s = said, now_s
         self.is_responsive, self.told = True, 0
         self.rewind(self.end, now_s)
         self.is_full = self.was_full = True
@@ -132,6 +143,10 @@ class Fed:
     def is_waited_for(self) -> bool:
         """Whether something is on its way that it has not answered for."""
         return self.is_admitted and not self.is_noting and self.sent > self.end
+
+    def is_kept_waiting(self, now_s: float, within_s: float) -> bool:
+        """Whether it was asked to take part in the epoch, and has not answered for too long."""
+        return self.asked is not None and not self.is_admitted and now_s >= self.ask_s + within_s
 
     @property
     def answers(self) -> bool:
@@ -236,7 +251,7 @@ class Feeding:
             is_due = now_s >= max(fed.ask_s, fed.rests_s)
             is_free = fed.is_linked and fed.asked is None and is_due
             if is_free and not is_done and not waits:
-                fed.asked = admission(life, begun, store)
+                fed.asked, fed.ask_s = admission(life, begun, store), now_s
                 yield store, fed
 
     def blocks(self, retention: Retention) -> Iterator[tuple[str, Fed, Block]]:
@@ -265,8 +280,19 @@ class Feeding:
         if beat_s and now_s >= fed.beat_s + beat_s:
             fed.beat_s, fed.told = now_s, UNTOLD
 
-    def tick(self, now_s: float) -> Iterator[str]:
-        """Let be sent again what nobody answered for; yield the stores that do not answer."""
+    def crowded(self, now_s: float) -> Iterator[tuple[str, asks.Full]]:
+        """Yield each store that has had no room for too long, and what it says; until it has: once.
+
+        It answers, and so counts as one that does.
+        """
+        for store, fed in self.stores.items():
+            is_long = fed.full_s is not None and now_s >= fed.full_s + self.timing.unresponsive_s
+            if is_long and fed.full is not None:
+                yield store, fed.full
+                fed.full = None
+
+    def tick(self, now_s: float) -> Iterator[tuple[str, str]]:
+        """Let be sent again what nobody answered for; yield who does not answer, and what for."""
         for store, fed in self.stores.items():
             self._beat(fed, now_s)
             waited_s = now_s - fed.since_s
@@ -274,6 +300,8 @@ class Feeding:
                 fed.rewind(fed.end, now_s)
             elif fed.is_waited_for:
                 if waited_s >= self.timing.unresponsive_s:
-                    yield store
+                    yield store, SILENT
                 if waited_s >= self.timing.resend_s:
                     fed.rewind(fed.end, now_s)
+            elif fed.is_kept_waiting(now_s, self.timing.unresponsive_s):
+                yield store, UNADMITTED

@@ -212,6 +212,8 @@ class Epochs:
             case acts.Gone(store=store, why=why):
                 self.feeding.of(store).lose()
                 yield from self._unresponsive(store, why)
+            case acts.Unlinked(store=store):
+                self.feeding.of(store).lose()
             case acts.Ticked():
                 yield from self._ticked()
             case acts.Answered():
@@ -237,8 +239,10 @@ class Epochs:
         is_full = any(one.is_full for one in self.feeding.stores.values())
         yield from acts.told(self.keeping.pass_time(self._now_s, stands_still=is_full))
         if self.is_sending:
-            for store in self.feeding.tick(self._now_s):
-                yield from self._unresponsive(store, "it has not answered for what was sent")
+            for store, why in self.feeding.tick(self._now_s):
+                yield from self._unresponsive(store, why)
+            for store, said in self.feeding.crowded(self._now_s):
+                yield self._told_of(store, telling.full(self.life, store, said))
             if self.standing.is_settled:
                 self.standing.wish.look(self.own, self.feeding.silent, self._now_s)
             yield from self.spreading.tell_stable()
@@ -247,8 +251,11 @@ class Epochs:
         fed = self.feeding.stores.get(store)
         if fed is not None and fed.is_responsive and self.begun is not None:
             fed.is_responsive = False
-            event = events.StoreUnresponsive(stream=self._stream, store=store, why=why)
-            yield acts.Tell(event=event)
+            yield self._told_of(store, why)
+
+    def _told_of(self, store: str, why: str) -> Act:
+        event = events.StoreUnresponsive(stream=self._stream, store=store, why=why)
+        return acts.Tell(event=event)
 
     def _admitted(self, given: acts.Answered) -> Iterator[Act]:
         """Take the answer of a store that was asked to be admitted, or to note a stage."""
@@ -286,7 +293,7 @@ class Epochs:
             case asks.Noted(epoch=self.epoch):
                 fed.hear(fed.sent, self._now_s)
             case asks.Full():
-                fed.refuse(self._now_s)
+                fed.refuse(answer, self._now_s)
             case asks.NotAdmitted():
                 self.feeding.dismiss(store)
             case asks.Refused(promised=promised):

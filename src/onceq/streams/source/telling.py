@@ -71,9 +71,10 @@ def store_registered(
     return events.StoreRegistered(stream=stream, store=store, regid=regid, old=old, last=last)
 
 
-def _full(life: SourceLife, store: str, answer: asks.Full) -> str:
+def full(life: SourceLife, store: str, answer: asks.Full) -> str:
+    """Return why a store takes no more, and what to do."""
     if not answer.blocking:
-        return "it has no room, and waits for no receiver of this stream: give it some"
+        return "it has no room, and waits for no receiver of this stream: free space on its disk"
     command = shlex.join(
         [
             *("onceq", "stream", "deregister", life.topic, "--source", f"{life.session:#x}"),
@@ -88,7 +89,7 @@ def _full(life: SourceLife, store: str, answer: asks.Full) -> str:
 
 _REFUSALS: Final[dict[type[Any], Callable[[SourceLife, str, Any], str]]] = {
     asks.Refused: lambda _, __, ___: "it has promised more to another life of this source",
-    asks.Full: _full,
+    asks.Full: full,
     asks.Lacking: lambda _, __, ___: "nobody gave it what it lacks: it is asked again",
 }
 """Why a store does not register a source, by what it answers."""

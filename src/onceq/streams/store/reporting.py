@@ -1,4 +1,4 @@
-"""What a store tells its log of its streams: when one is full, damaged or overwritten. Pure but so.
+"""What a store tells its log: when its disk, or a stream, is full, damaged, overwritten. Pure but so.
 
 It is told what there is from time to time, and logs what has changed since.
 """
@@ -27,13 +27,19 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reporting:
-    """What was told of each stream."""
+    """What was told of each stream, and of the disk. directory: on it; empty: there is none."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str = "") -> None:
+        self._directory = directory
+        self._is_disk_full = False
         self._known: dict[int, _Known] = {}
 
-    def look(self, streams: Iterable[StreamStatistics]) -> None:
-        """Tell what has changed of streams."""
+    def look(self, streams: Iterable[StreamStatistics], *, is_disk_full: bool = False) -> None:
+        """Tell what has changed of streams, and of the disk."""
+        if is_disk_full != self._is_disk_full:
+            self._is_disk_full = is_disk_full
+            made = logged.StoreFull if is_disk_full else logged.StoreHasRoom
+            telemetry.tell(log, made(directory=self._directory))
         for one in streams:
             known = self._known.get(one.stream, _Known())
             found = _Known(

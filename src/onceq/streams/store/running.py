@@ -242,19 +242,24 @@ def _taken(at: str, error: OSError) -> StoreRefused:
 
 @contextlib.asynccontextmanager
 async def _reported(store: Store) -> AsyncGenerator[None]:
-    """Look at the streams of a store from time to time while the block runs, for the log."""
-    reporting = Reporting()
+    """Look at a store from time to time while the block runs, for the log."""
+    on_disk = store if isinstance(store, DiskStore) else None
+    reporting = Reporting("" if on_disk is None else str(on_disk.files.directory))
 
-    async def look() -> None:
+    def look() -> None:
+        is_disk_full = on_disk is not None and on_disk.log.is_full
+        reporting.look(of_streams(store), is_disk_full=is_disk_full)
+
+    async def look_again() -> None:
         while True:  # until it is cancelled
-            reporting.look(of_streams(store))
+            look()
             await asyncio.sleep(LOOK_S)
 
-    looking = asyncio.ensure_future(look())
+    looking = asyncio.ensure_future(look_again())
     try:
         yield
     finally:
         looking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await looking
-        reporting.look(of_streams(store))
+        look()
