@@ -22,7 +22,7 @@ from onceq.model import names
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
 from onceq.streams.api import given, handlers
-from onceq.streams.api.given import ACCEPT_LOSS, Shared
+from onceq.streams.api.given import ACCEPT_LOSS
 from onceq.streams.api.handlers import OnEvent
 from onceq.streams.bridge.effects import Application
 from onceq.streams.bridge.hands import IntoContext
@@ -213,7 +213,7 @@ def into(
         name=_into_name(name),
         topic=topic.name,
         source=given.required_session("source_session_id", options.get("source_session_id")),
-        at=given.store_list(Shared(session_id=None, certificates=certificates), at, name="at"),
+        at=given.store_list(given.shared(None, certificates, None), at, name="at"),
         batch=options.get("batch", 1_000),
         abort_limit=options.get("abort_limit", 5),
         fail_on_data_loss=options.get("fail_on_data_loss", True),
@@ -255,7 +255,7 @@ def relay(
     _check_options("streams.relay", options, RelayOptions)
     certificates, database = options.get("certificates"), _database(options)
     session = given.required_session("session_id", options.get("session_id"))
-    shared = Shared(session_id=session, certificates=certificates)
+    shared = given.shared(session, certificates, None)
     parts = given.source_parts(
         shared,
         topic,

@@ -124,6 +124,8 @@ def test_a_context_for_asyncio_hears_so_too() -> None:
 def test_what_cannot_be_called_is_no_handler(opens: Any) -> None:
     with pytest.raises(InvalidValue, match="on_event is 5: give a function"):
         opens(on_event=5)
+    with pytest.raises(InvalidValue, match=r"certificates is 'x\.pem': give onceq\.streams\.Cert"):
+        opens(certificates="x.pem")
     given: Any = {"on_event": "me", "session_id": 1}
     with streams.open() as context:
         with pytest.raises(InvalidValue, match="on_event is 'me': give a function"):

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.limits import Limits
 from onceq.streams.store.rolling import LogFile, Roll
-from onceq.streams.store.running import StoreKind, StoreSettings
+from onceq.streams.store.running import StoreKind, StoreSettings, run_store
 from onceq.streams.store.store_process import StoreProcess
 from tests.parts import wait_until
 from tests.streams.net.daemons import soon
@@ -156,3 +156,27 @@ def test_a_process_says_nothing_on_standard_error_if_it_logs_to_a_file(tmp_path:
         timeout=120,
     )
     assert told.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"init": "yes"}, "init of a store is 'yes': give bool"),
+        ({"init": 1}, "init of a store is 1: give bool"),
+        ({"kind": "memory"}, r"kind of a store is 'memory': give .*StoreKind \| None"),
+        ({"directory": "here"}, r"directory of a store is 'here': give pathlib.Path \| None"),
+        ({"listen": 7401}, "listen of a store is 7401: give str"),
+        ({"metrics": 7402}, "metrics of a store is 7402"),
+        ({"may_keep": 5}, "may_keep of a store is 5: give Limits"),
+        ({"certificates": "x.pem"}, "certificates of a store is 'x.pem'"),
+    ],
+)
+def test_settings_of_other_types_are_refused_before_a_process_begins(
+    tmp_path: Path, given: dict[str, Any], says: str
+) -> None:
+    right: dict[str, Any] = {"listen": "127.0.0.1:0", "directory": tmp_path / "store"}
+    with pytest.raises(InvalidValue, match=says):
+        StoreProcess(StoreSettings(**right | given))
+    with pytest.raises(InvalidValue, match=says):
+        run_store(StoreSettings(**right | given))
+    assert not (tmp_path / "store").exists()

@@ -145,9 +145,4 @@ def open_async(
 
     What `open` raises in a process with a store, entering raises.
     """
-    shared = Shared(
-        session_id=given.check_session(session_id),
-        certificates=certificates,
-        on_event=handlers.check_handler(on_event),
-    )
-    return AsyncStreamContext(shared)
+    return AsyncStreamContext(given.shared(session_id, certificates, on_event))

@@ -166,9 +166,4 @@ def open(  # noqa: A001 # called as streams.open
     are. With it, sources make events of each message, and gaps are not logged. Raises
     InvalidValue; IllegalState in a process that runs a store, or has run one.
     """
-    shared = Shared(
-        session_id=given.check_session(session_id),
-        certificates=certificates,
-        on_event=handlers.check_handler(on_event),
-    )
-    return StreamContext(shared)
+    return StreamContext(given.shared(session_id, certificates, on_event))

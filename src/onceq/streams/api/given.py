@@ -143,6 +143,19 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
         return None if handler is None else heard_by(handler)
 
 
+def shared(session_id: object, certificates: object, on_event: OnEvent | None) -> Shared:
+    """Return what a context gives to all that it makes. Raises InvalidValue."""
+    if certificates is not None and not isinstance(certificates, Certificates):
+        raise InvalidValue(
+            f"certificates is {shown(certificates)}: give onceq.streams.Certificates, or None"
+        )
+    return Shared(
+        session_id=check_session(session_id),
+        certificates=certificates,
+        on_event=check_handler(on_event),
+    )
+
+
 def check_session(session_id: object) -> int | None:
     """Return a session id, or None. Raises InvalidValue."""
     if session_id is None:

@@ -28,10 +28,10 @@ class Fed:
     has everything before, synced; while it is not admitted, it will begin there. sent: everything
     before was sent on this link. told: it was told that everything before is stable. since_s: when
     it last answered for more, or was first sent what it has not answered for. ask_s: it is not
-    asked before, or was then; rests_s: nor before this, on whatever link. is_noting: it keeps no messages, and
-    counts for no stability. was_full: it had no room in this epoch.
-    full_s: since when it takes nothing; None: it takes what it is sent. full: what it said then, if
-    that is to be told.
+    asked before, or was then; rests_s: nor before this, on whatever link. is_noting: it keeps no
+    messages, and counts for no stability. was_full: it had no room in this epoch. full_s: since
+    when it takes nothing; None: it takes what it is sent. full: what it said then, if that is to be
+    told.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""What a store tells its log: when its disk, or a stream, is full, damaged, overwritten. Pure but so.
+"""What a store tells its log: of its disk when that is full, and of its streams. Pure but so.
 
 It is told what there is from time to time, and logs what has changed since.
 """

@@ -16,12 +16,13 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
 from onceq import telemetry
 from onceq.errors import InvalidValue, OnceqError
+from onceq.model.names import shown
 from onceq.streams import logged
 from onceq.streams.errors import StoreFailed, StoreRefused
 from onceq.streams.net.address import Address, address, refuse_unless_safe
@@ -72,6 +73,10 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self) -> tuple[Address, Address | None]:
         """Return where it listens. Raises InvalidValue for what cannot be."""
+        for name, kind in get_type_hints(StoreSettings).items():
+            if not isinstance(value := getattr(self, name), kind):
+                said = kind.__name__ if isinstance(kind, type) else kind
+                raise InvalidValue(f"{name} of a store is {shown(value)}: give {said}")
         at = tuple(address(text) for text in (self.listen, self.metrics) if text is not None)
         for one in at:
             refuse_unless_safe(one, has_tls=self.certificates is not None)
