@@ -107,10 +107,10 @@ def _examine_repository(located: Located, repository: str) -> Iterator[Finding]:
     dead = [one for one in servers if not one.alive]
     holding = sum(one.claims for one in dead)
     yield when(
-        holding > 0,
         "servers",
         f"{len(alive)} process(es) alive; {len(dead)} dead session(s) hold {holding} element(s)",
         "start a server: it takes them over at once",
+        bad=holding > 0,
     )
     stopped = [
         one.name
@@ -118,10 +118,15 @@ def _examine_repository(located: Located, repository: str) -> Iterator[Finding]:
         if one.kind is QueueKind.REQUEST and not (one.enqueue_started and one.dequeue_started)
     ]
     yield when(
-        bool(stopped), "queues", f"stopped: {', '.join(stopped) or 'none'}", "`onceq queue start`"
+        "queues",
+        f"stopped: {', '.join(stopped) or 'none'}",
+        "`onceq queue start`",
+        bad=bool(stopped),
     )
     held = sum(one.held for one in queues)
-    yield when(held > 0, "errors", f"{held} failed element(s) held", "`onceq error list --group`")
+    yield when(
+        "errors", f"{held} failed element(s) held", "`onceq error list --group`", bad=held > 0
+    )
 
 
 def _failed(check: str, error: OnceqError) -> Finding:

@@ -15,6 +15,6 @@ class Finding:
     advice: str | None = None
 
 
-def when(bad: bool, check: str, found: str, advice: str, *, verdict: str = "warn") -> Finding:  # noqa: FBT001 # a fact, not an option
+def when(check: str, found: str, advice: str, *, bad: bool, verdict: str = "warn") -> Finding:
     """Returns a finding that is ok unless something is bad; only then it has advice."""
     return Finding(check, verdict if bad else "ok", found, advice if bad else None)

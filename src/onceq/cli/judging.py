@@ -42,10 +42,10 @@ def disk(free: int) -> Finding:
     """Judges the free space where the embedded database is."""
     verdict = "fail" if free < FREE_BYTES_FAIL else "warn"
     return when(
-        free < FREE_BYTES_WARN,
         "disk",
         f"{free / 1e9:.1f} GB free",
         "make room: a full disk stops every send",
+        bad=free < FREE_BYTES_WARN,
         verdict=verdict,
     )
 
@@ -53,11 +53,11 @@ def disk(free: int) -> Finding:
 def schema(repository: str, stamp: Stamp) -> Finding:
     """Judges the level of a repository with which this onceq may work."""
     return when(
-        stamp.level > LEVEL,
         "schema",
         f"{repository}: level {stamp.level}, schema {stamp.version}, serves code from level "
         f"{stamp.serves} on; this onceq is of level {LEVEL}",
         "upgrade this onceq before the repository again",
+        bad=stamp.level > LEVEL,
     )
 
 
@@ -65,10 +65,10 @@ def sessions(levels: Mapping[int, int], newest: int) -> Finding:
     """Judges the code that is connected. levels: sessions by level; newest: the repository's."""
     found = ", ".join(f"{count} of level {level}" for level, count in levels.items())
     return when(
-        any(level < newest for level in levels),
         "sessions",
         found or "none that says its level",
         "upgrade what is older before the repository again: pg_stat_activity.application_name says",
+        bad=any(level < newest for level in levels),
     )
 
 
@@ -76,10 +76,10 @@ def ownership(foreign: list[tuple[str, str]]) -> Finding:
     """Judges whether the owner owns all sequences: else neither it nor pg_dump can read them."""
     owners = ", ".join(sorted({owner for _, owner in foreign}))
     return when(
-        bool(foreign),
         "ownership",
         f"{len(foreign)} sequence(s) of another role: {owners}" if foreign else "the owner's",
         f"`onceq init`, as a superuser or a member of both roles, gives {len(foreign)} back",
+        bad=bool(foreign),
         verdict="fail",
     )
 
@@ -87,7 +87,7 @@ def ownership(foreign: list[tuple[str, str]]) -> Finding:
 def encoding(facts: DatabaseFacts) -> Finding:
     """Judges whether the database can hold every text."""
     advice = "move to a database in UTF8: text that this one cannot hold is refused"
-    return when(facts.encoding != "UTF8", "encoding", facts.encoding, advice)
+    return when("encoding", facts.encoding, advice, bad=facts.encoding != "UTF8")
 
 
 def version(facts: DatabaseFacts) -> Finding:
@@ -97,7 +97,7 @@ def version(facts: DatabaseFacts) -> Finding:
         oldest = f"upgrade to {migrate.OLDEST_POSTGRES} or newer"
         return Finding("postgresql", "fail", str(major), oldest)
     advice = "from 17 on the database itself bounds a stopped server's transaction"
-    return when(major < 17, "postgresql", str(major), advice)
+    return when("postgresql", str(major), advice, bad=major < 17)
 
 
 def durability(facts: DatabaseFacts) -> Finding:
@@ -109,26 +109,26 @@ def durability(facts: DatabaseFacts) -> Finding:
     if "off" in {facts.fsync, facts.full_page_writes}:
         return Finding("durability", "fail", found, "turn both on: a crash loses or corrupts data")
     return when(
-        facts.synchronous_commit in {"off", "local"},
         "durability",
         found,
         "onceq turns it on for its own commits; your other transactions may be lost in a crash",
+        bad=facts.synchronous_commit in {"off", "local"},
     )
 
 
 def writable(facts: DatabaseFacts) -> Finding:
     """Judges whether the database takes writes."""
     found = "read only, or a standby" if facts.read_only else "yes"
-    return when(facts.read_only, "writable", found, "connect to the primary", verdict="fail")
+    return when("writable", found, "connect to the primary", bad=facts.read_only, verdict="fail")
 
 
 def isolation(facts: DatabaseFacts) -> Finding:
     """Judges the default isolation level: onceq sets its own, but not that of a caller."""
     return when(
-        facts.isolation != "read committed",
         "isolation",
         facts.isolation,
         "a transaction that you pass (`connection=`) must be READ COMMITTED: begin it so",
+        bad=facts.isolation != "read committed",
     )
 
 
@@ -136,18 +136,18 @@ def connections(facts: DatabaseFacts) -> Finding:
     """Judges how many connections are left."""
     left = facts.max_connections - facts.connections
     found = f"{facts.connections} of {facts.max_connections} used"
-    return when(left < CONNECTIONS_LEFT, "connections", found, "raise max_connections")
+    return when("connections", found, "raise max_connections", bad=left < CONNECTIONS_LEFT)
 
 
 def transactions(holders: list[HorizonHolder]) -> Finding:
     """Judges whether something keeps dead rows from being removed. holders: the oldest first."""
     found = ", ".join(map(str, holders)) or "nothing holds xmin back"
     return when(
-        any(holds_for_long(one) for one in holders),
         "transactions",
         found,
         "it keeps dead rows in all tables: end what was forgotten, by pg_terminate_backend(pid), "
         "ROLLBACK PREPARED, or pg_drop_replication_slot",
+        bad=any(holds_for_long(one) for one in holders),
     )
 
 
@@ -170,10 +170,10 @@ def dead_rows(tables: list[TableRows], *, is_on: bool) -> Finding:
     neglected = [one for one in tables if is_neglected(one)]
     some = [one for one in tables[:SHOWN] if one.dead]
     return when(
-        bool(neglected),
         "dead rows",
         "; ".join(map(str, neglected or some)) or f"none in {len(tables)} tables",
         "end what `transactions` names; then VACUUM, and give autovacuum more workers, less delay",
+        bad=bool(neglected),
     )
 
 
@@ -194,11 +194,11 @@ def claims(stale: StaleClaims) -> Finding:
     )
     found = "; ".join(f"{count} {what}" for count, what in parts if count)
     return when(
-        bool(found),
         "claims",
         found or "none is stale",
         "start a server, or the Spark server again: it takes them over, what waits for a verdict "
         "within a minute; if they stay, report a defect",
+        bad=bool(found),
     )
 
 
@@ -206,14 +206,14 @@ def clock(facts: DatabaseFacts) -> Finding:
     """Judges this machine's clock against the database's, which is the authority."""
     skew_s = facts.clock.timestamp() - time.time()
     found = f"{skew_s:+.1f} s from this machine's"
-    return when(abs(skew_s) > CLOCK_SKEW_S, "clock", found, "set the clocks: expiry goes by it")
+    return when("clock", found, "set the clocks: expiry goes by it", bad=abs(skew_s) > CLOCK_SKEW_S)
 
 
 def idle_sessions(facts: DatabaseFacts) -> Finding:
     """Judges whether the database ends idle sessions; servers have such sessions."""
     limit = facts.idle_session_timeout
     found = "kept" if limit == "0" else f"ended after {limit}"
-    return when(limit != "0", "idle sessions", found, "set idle_session_timeout to 0")
+    return when("idle sessions", found, "set idle_session_timeout to 0", bad=limit != "0")
 
 
 JUDGES: Final[tuple[Callable[[DatabaseFacts], Finding], ...]] = (

@@ -40,20 +40,20 @@ def tls(reach: Reach) -> Finding:
         )
         return Finding("tls", "warn", found, advice)
     return when(
-        reach.sslmode != VERIFIED,
         "tls",
         f"{reach.tls_version or 'TLS up to a proxy'}, sslmode={reach.sslmode}",
         f"it may be anybody's database: use sslmode={VERIFIED}, and sslrootcert=FILE or system",
+        bad=reach.sslmode != VERIFIED,
     )
 
 
 def passwords(reach: Reach) -> Finding:
     """Judges how the database keeps the passwords that are set from now on."""
     return when(
-        reach.password_encryption != SCRAM,
         "passwords",
         f"password_encryption {reach.password_encryption}",
         "set it to scram-sha-256, and then set each password again",
+        bad=reach.password_encryption != SCRAM,
     )
 
 
@@ -70,7 +70,7 @@ def login(reach: Reach, *, embedded: bool) -> Finding:
     if method in IN_CLEAR:
         near = reach.is_tls or is_near(reach.address)
         advice = f"the password is sent as it is, without TLS: use TLS, or {USE_SCRAM}"
-        return when(not near, "login", found, advice, verdict="fail")
+        return when("login", found, advice, bad=not near, verdict="fail")
     verdict, weakness = METHODS.get(method, ("ok", None))
     return Finding("login", verdict, found, weakness)
 
@@ -103,10 +103,10 @@ def public_rights(repository: str, rights: list[PublicRight]) -> Finding:
         parts.append(f"EXECUTE on {len(functions)} function(s), {owners} with the owner's rights")
     revoked = (f"revoke all on {what}{repository} from public" for what in REVOKED)
     return when(
-        bool(parts),
         "public rights",
         f"PUBLIC has {'; '.join(parts)}" if parts else "none: PUBLIC may not use the schema",
         "; ".join(revoked),
+        bad=bool(parts),
         verdict="fail",
     )
 
@@ -121,11 +121,11 @@ def strangers(found: list[Stranger]) -> Finding:
     """
     shown = "; ".join(map(str, found[:SHOWN]))
     return when(
-        bool(found),
         "strangers",
         f"{len(found)} session(s) have locks of the repository, and no right to use it: {shown}"
         if found
         else "none has locks of the repository",
         "end them, and revoke CONNECT on the database: hostile logins get a database of their own",
+        bad=bool(found),
         verdict="fail",
     )
