@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 FLIGHT: Final = 1_000
 ANSWER_S: Final = 2.0
-"""So long stores may take to answer whether they do."""
+"""So long stores may take to answer whether they do, and to get what is stable without them."""
+_LATER: Final = "the next source, or one that goes on, gives it what it lacks"
 LIFE_BITS: Final = 63
 
 
@@ -103,6 +104,8 @@ async def _sent(
         try:
             await _send_lines(source, core, first, file)
             await source.wait_stable()
+            for store in sorted(await source.wait_everywhere(ANSWER_S)):
+                hint(f"onceq: store {store} does not have all of it yet: {_LATER}")
         except OnceqError as error:
             _tell_part(output, source, first, error)
             raise

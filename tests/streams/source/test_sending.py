@@ -340,3 +340,14 @@ def test_messages_leave_in_blocks_of_64_kib(source: Source) -> None:
         source.core.send(b"x" * (MESSAGE_BYTES_MAX + 1))
     assert source.send(b"x" * FRAGMENT_BYTES_MAX) == [3]
     assert source.ranges("a") == [(3, 4)]
+
+
+def test_who_lacks_something_is_known(source: Source) -> None:
+    source.send(b"0")
+    source.have("ab", 1)
+    feeding = source.core.feeding
+    assert set(feeding.lacking(1)) == {"c"}
+    assert feeding.answering == {"a", "b", "c"}
+    source.step(acts.Gone(store="c", why="killed"))
+    assert set(feeding.lacking(1)) == set(feeding.lacking(0)) == {"c"}
+    assert feeding.answering == {"a", "b"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -180,6 +181,16 @@ class AsyncSource:
         """
         end = self._core.next
         await self._wait(lambda: self._core.stable >= end, timeout_s, "not all is stable")
+
+    async def wait_everywhere(self, within_s: float) -> frozenset[str]:
+        """Wait until all stores that answer have what was sent so far; at most for so long.
+
+        Returns the stores that have not all of it then, also those that do not answer.
+        """
+        end, feeding = self._core.next, self._core.feeding
+        with contextlib.suppress(DeadlineExceeded):
+            await self._wait(lambda: not feeding.lacking(end) & feeding.answering, within_s, "")
+        return feeding.lacking(end)
 
     async def _wait(self, holds: Callable[[], bool], timeout_s: float | None, what: str) -> None:
         try:

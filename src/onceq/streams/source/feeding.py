@@ -208,6 +208,11 @@ class Feeding:
         return {store for store, fed in self.stores.items() if fed.answers}
 
     @property
+    def answering(self) -> set[str]:
+        """The stores of which it is not known that they do not answer."""
+        return {store for store, fed in self.stores.items() if fed.is_responsive}
+
+    @property
     def silent(self) -> set[str]:
         """The stores that do not answer, or are not admitted."""
         fed = self.stores.items()
@@ -222,6 +227,15 @@ class Feeding:
             if all(one.is_stable(having, responsive) for one in needed):
                 return end
         return known
+
+    def lacking(self, end: int) -> frozenset[str]:
+        """The stores that are to keep messages, and have not all before a number, or are away."""
+        stores = self.stores.items()
+        return frozenset(
+            store
+            for store, fed in stores
+            if not (fed.is_noting or (fed.is_admitted and fed.end >= end))
+        )
 
     def needs(self, stable: int) -> int:
         """Return from which number on a store that is there may need what was sent."""
