@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,33 +89,6 @@ def test_a_store_that_was_killed_gets_what_it_lacks_when_it_is_back(tmp_path: Pa
             assert stores.log("c", S) == stores.log("b", S) == texts(300)
         gone = {event.store for event in heard.of(events.StoreUnresponsive)}
         assert gone >= {str(stores.addresses[name]) for name in "ac"}
-
-    asyncio.run(run())
-
-
-def test_a_short_life_waits_for_a_store_that_copies_what_it_lacks(tmp_path: Path) -> None:
-    """Of three, two are enough: a life that ends then leaves the third as empty as it was."""
-
-    async def run() -> None:
-        async with running(tmp_path) as stores:
-            async with source(stores.listed()) as one:
-                await one.wait_registered(WITHIN_S)
-                await send_all(one, texts(100))
-                assert await one.wait_everywhere(WITHIN_S) == frozenset()
-                assert stores.having(S, texts(100)) == set("abc")
-            await stores.end("c")
-            shutil.rmtree(tmp_path / "c")
-            await stores.start("c")
-            async with source(stores.listed()) as one:
-                await one.wait_registered(WITHIN_S)
-                await send_all(one, texts(1, 100))
-                await one.wait_stable(WITHIN_S)
-                assert await one.wait_everywhere(WITHIN_S) == frozenset()
-            assert stores.having(S, texts(101)) == set("abc")
-            await stores.end("c")
-            async with source(stores.listed()) as one:
-                await one.wait_registered(WITHIN_S)
-                assert await one.wait_everywhere(WITHIN_S) == {str(stores.addresses["c"])}
 
     asyncio.run(run())
 

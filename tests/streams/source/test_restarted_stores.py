@@ -110,3 +110,30 @@ def test_stores_that_start_again_when_the_source_has_ended_know_what_is_stable(
             assert stable_at(stores) == dict.fromkeys("abc", 20)
 
     asyncio.run(run())
+
+
+def test_a_short_life_waits_for_a_store_that_copies_what_it_lacks(tmp_path: Path) -> None:
+    """Of three, two are enough: a life that ends then leaves the third as empty as it was."""
+
+    async def run() -> None:
+        async with running(tmp_path) as stores:
+            async with source(stores.listed()) as one:
+                await one.wait_registered(WITHIN_S)
+                await send_all(one, texts(100))
+                assert await one.wait_everywhere(WITHIN_S) == frozenset()
+                assert stores.having(S, texts(100)) == set("abc")
+            await stores.end("c")
+            shutil.rmtree(tmp_path / "c")
+            await stores.start("c")
+            async with source(stores.listed()) as one:
+                await one.wait_registered(WITHIN_S)
+                await send_all(one, texts(1, 100))
+                await one.wait_stable(WITHIN_S)
+                assert await one.wait_everywhere(WITHIN_S) == frozenset()
+            assert stores.having(S, texts(101)) == set("abc")
+            await stores.end("c")
+            async with source(stores.listed()) as one:
+                await one.wait_registered(WITHIN_S)
+                assert await one.wait_everywhere(WITHIN_S) == {str(stores.addresses["c"])}
+
+    asyncio.run(run())
