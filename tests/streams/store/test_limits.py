@@ -49,7 +49,7 @@ def held(*, stable: int = 90, positions: Mapping[str, int] | None = None, **fiel
         local=1,
         promised=2,
         bridge=bridge,
-        end=100,
+        end=fields.pop("end", 100),
         stable=stable,
         positions=positions or {},
         **fields,
@@ -122,10 +122,10 @@ def test_copies_count_when_their_admission_does() -> None:
     [
         (Limits(), 0),
         (Limits(size_bytes=4 * STEP_BYTES), 90),  # it would be 96, but that is not stable yet
-        (Limits(size_bytes=40 * STEP_BYTES), 61),  # with 40 steps it would be full
+        (Limits(size_bytes=40 * STEP_BYTES), 66),  # with 40 steps it would be full
         (Limits(size_bytes=400 * STEP_BYTES), 0),
         (Limits(age_s=30.0), 70),
-        (Limits(age_s=30.0, size_bytes=20 * STEP_BYTES), 81),
+        (Limits(age_s=30.0, size_bytes=20 * STEP_BYTES), 83),
     ],
 )
 def test_what_is_over_a_limit(limits: Limits, want: int) -> None:
@@ -135,8 +135,26 @@ def test_what_is_over_a_limit(limits: Limits, want: int) -> None:
 def test_who_has_as_much_as_its_limit_gives_up_enough_to_take_more() -> None:
     limits, full = Limits(size_bytes=40 * STEP_BYTES), weight(40, STEP_BYTES)
     assert is_full(full, limits)
-    full.trim(wanted(held(), full, limits, 0.0))
-    assert not is_full(full, limits)
+    for is_forced, room in ((True, 1), (False, 6)):
+        full.trim(wanted(held(), full, limits, 0.0, is_forced=is_forced))
+        taken = 0
+        while not is_full(full, limits):
+            full.add(range(full.end, full.end + 1), STEP_BYTES, 0.0)
+            taken += 1
+        assert taken == room
+
+
+def test_a_stream_at_its_limit_goes_on_as_fast_as_its_receivers() -> None:
+    """Between two looks an eighth of the limit has room; once, it was a thousandth."""
+    limits = Limits(size_bytes=MARKS_MAX * 40 * STEP_BYTES)
+    size, looks = limits.size_bytes or 0, 20
+    full, taken = weight(MARKS_MAX * 40, STEP_BYTES), 0
+    for _ in range(looks):
+        full.trim(wanted(held(end=full.end, stable=full.end), full, limits, 0.0))
+        while not is_full(full, limits):
+            full.add(range(full.end, full.end + 1), STEP_BYTES, 0.0)
+            taken += STEP_BYTES
+    assert taken >= looks * size / 9
 
 
 def test_a_log_that_begins_behind_what_was_kept_has_the_weight_of_its_copies() -> None:

@@ -32,6 +32,9 @@ class WhenFull(enum.StrEnum):
 
 
 STATE_LIFETIME_S: Final = 7 * 86_400.0
+ROOM: Final = 8
+"""One part in so many of its limit a store frees ahead, of what all receivers have: what comes
+until it looks again finds room, and the source does not wait."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +50,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     state_lifetime_s: float | None = STATE_LIFETIME_S
 
 
-def wanted(held: Held, weight: Weight, limits: Limits, now_s: float) -> int:
-    """Return the number below which a store has more of a stream, or older, than its limits say.
+def wanted(
+    held: Held, weight: Weight, limits: Limits, now_s: float, *, is_forced: bool = False
+) -> int:
+    """Return the number below which a store has more of a stream, or older, than it should.
 
-    With as much as the limit it is full, and takes nothing: so it may keep a byte less.
+    That is seven eighths of its limit. is_forced: no more than must go is wanted. With as much as
+    the limit it is full, and takes nothing: so it may keep a byte less.
     """
     below = held.begin
     if limits.size_bytes is not None:
-        below = max(below, weight.first_within(limits.size_bytes - 1))
+        room = 0 if is_forced else limits.size_bytes // ROOM
+        below = max(below, weight.first_within(limits.size_bytes - 1 - room))
     if limits.age_s is not None:
         below = max(below, weight.first_since(now_s - limits.age_s))
     return min(below, held.stable)

@@ -150,7 +150,7 @@ class Store(ABC):
             return True
         if self.is_blocked(held):
             return False
-        given_up = limits.overwritten(held, self.surplus(held.stream))
+        given_up = limits.overwritten(held, self.surplus(held.stream, is_forced=True))
         if given_up is not None:
             self._put(given_up)
             unseen = given_up.below - max(held.begin, limits.slowest(held)[0])
@@ -162,10 +162,14 @@ class Store(ABC):
         is_full = limits.is_full(self.weights.of(held.local), self.may_keep)
         return is_full and self.may_keep.when_full is limits.WhenFull.BLOCK
 
-    def surplus(self, stream: int) -> int:
-        """Return the number below which there is more of a stream, or older, than may be kept."""
+    def surplus(self, stream: int, *, is_forced: bool = False) -> int:
+        """Return the number below which there is more of a stream, or older, than should be kept.
+
+        is_forced: than may be kept at all.
+        """
         held = self.catalogue.of(stream)
-        return limits.wanted(held, self.weights.of(held.local), self.may_keep, self._clock())
+        weight, now_s = self.weights.of(held.local), self._clock()
+        return limits.wanted(held, weight, self.may_keep, now_s, is_forced=is_forced)
 
     def _has(self, frame: frames.Frame, data: bytes) -> bool:
         """Whether this frame's messages are here at its number, of whatever epoch."""
