@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+import mmap
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
@@ -12,8 +15,9 @@ from hypothesis import strategies as st
 
 from onceq.streams.history import RULES, kinds
 from onceq.streams.history.__main__ import main
-from onceq.streams.history.files import Journal, read, tail
+from onceq.streams.history.files import Journal, read, tail, under_way
 from onceq.streams.history.spans import Spans
+from tests.parts import wait_until
 from tests.streams.test_streams_history import GOOD, ONE, PLANTED, SOURCE, planted
 
 if TYPE_CHECKING:
@@ -99,6 +103,45 @@ def test_what_is_under_way_is_there_though_nobody_noted_its_end(tmp_path: Path) 
     assert tail(path) == kept
     journal.close()
     assert [*read(path)] == kept
+
+
+GOES_ON: Final = """
+import sys
+from pathlib import Path
+from onceq.streams.history import kinds
+from onceq.streams.history.files import Journal
+
+def made(first, last, key):
+    return kinds.Sent(stream=7, life=1, first=first, last=last, content="c")
+
+journal = Journal(Path(sys.argv[1]))
+for number in range(1 << 62):
+    journal.go_on(number, number, (), made)
+"""
+
+
+def test_at_no_moment_the_row_under_way_has_no_end(tmp_path: Path) -> None:
+    """A kill -9 may come at any: then the end before counts, or the one after, and never none."""
+    path = tmp_path / "one.events"
+    beside = path.with_suffix(".run")
+    with subprocess.Popen([sys.executable, "-c", GOES_ON, str(path)]) as process:
+        try:
+            wait_until(lambda: beside.exists() and bool(under_way(path)))
+            with (
+                beside.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as there,
+                memoryview(there) as bytes_,
+                bytes_[:8] as end,
+                end.cast("Q") as ends,
+            ):
+                seen = [ends[0] for _ in range(2_000_000)]
+        finally:
+            process.kill()
+    assert seen[-1] > seen[0], "it went on meanwhile"
+    assert all(one <= other for one, other in itertools.pairwise(seen))
+    row = under_way(path)
+    assert row is not None
+    assert row.last + 1 >= seen[-1]
 
 
 def test_a_row_that_is_in_both_files_counts_once(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ Made: TypeAlias = Callable[[int, int, tuple[Any, ...]], Sent | Delivered]
 
 UNDER_WAY: Final = ".run"
 """The suffix of the file beside, in place of that of the events."""
-_HEAD: Final = struct.Struct("<QI")
-_END: Final = struct.Struct("<Q")
+_HEAD: Final = struct.Struct("=QI")
+_WORD: Final = 8
+"""Bytes of the end of the row, written by one store of the processor: a death leaves the old one or
+the new one. What packs bytes clears them first, and a death between the two hid the row."""
 _SIZE: Final = 4_096
 _TAIL_BYTES: Final = 4_096
 _PART_BYTES: Final = 64 << 20
@@ -51,6 +53,7 @@ class Journal:
         beside.write_bytes(bytes(_SIZE))
         with beside.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _SIZE)
+        self._ends = memoryview(self._map)[:_WORD].cast("Q")
         self._lock = threading.RLock()
         self._row: Sent | Delivered | None = None
         self._key: tuple[Any, ...] = ()
@@ -73,8 +76,7 @@ class Journal:
                 self.end_row()
                 self._begin(made(first, last, key))
                 self._key = key
-            self._end = last + 1
-            _END.pack_into(self._map, 0, self._end)
+            self._end = self._ends[0] = last + 1
 
     def _begin(self, row: Sent | Delivered) -> None:
         row = replace(row, at=row.at or time.monotonic_ns(), actor=row.actor or self._actor)
@@ -90,12 +92,13 @@ class Journal:
         with self._lock:
             if self._row is not None:
                 self._recorder.record(replace(self._row, last=self._end - 1))
-                _END.pack_into(self._map, 0, 0)
+                self._ends[0] = 0
                 self._row = None
 
     def close(self) -> None:
         """End the row, and close the files."""
         self.end_row()
+        self._ends.release()
         self._map.close()
         self._recorder.close()
 
