@@ -143,7 +143,9 @@ def dequeue_in_transactions(
     """Takes everything in the caller's transactions, each once in vain before it is kept."""
     while _noted(connection, qm.repository) < count:  # what is lost ends the trial by its limit
         for keep in (False, True):
-            element = qm.dequeue(THINGS.name, timeout_s=WAIT_S, connection=connection)
+            element = qm.dequeue(
+                THINGS.name, timeout_s=WAIT_S, connection=connection, abort_limit=1000
+            )
             if element is not None:
                 key = THINGS.decode_request(element.body)
                 _note(connection, qm.repository, element, key)

@@ -186,7 +186,7 @@ HOLDING: Final = frozenset({"Call.after", "Finish.before"})
 that cannot commit, and the checker would see an execution after the failure was told (G3)."""
 QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
-    *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
+    *("Take", "SetTerms", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
     *("Deregister", "ForgetClient", "CloseClient", "EnqueueTagged", "ClaimEid"),
     *("ReadTagged", "KillTagged", "TakeTagged"),
     *("BeginReply", "TakeReply", "SettleReply"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from proof.conformance import (
     charge_behaviours,
     client_behaviours,
+    failure_behaviours,
     history_behaviours,
     limit_behaviours,
     order_behaviours,
@@ -40,6 +41,7 @@ _ROOMS = (
     stream_behaviours,
     order_behaviours,
     limit_behaviours,
+    failure_behaviours,
     periodic_behaviours,
     trim_behaviours,
 )

@@ -90,6 +90,16 @@ class _Kept:
         """Nothing."""
 
 
+OPTIONS: dict[str, Any] = {
+    "batch": 3,
+    "isolation": "serializable",
+    "effects": True,
+    "abort_limit": 3,
+    "error_queue": "review",
+}
+"""Of a handler."""
+
+
 def make_queue(place: Place, r: Rubbish) -> Any:
     """A queue as a value; and declared, if it is one."""
     settings = r.keywords(SETTINGS | {"unknown": 1} if r.likely(0.05) else SETTINGS)
@@ -103,7 +113,7 @@ def make_queue(place: Place, r: Rubbish) -> Any:
 def handle_queue(place: Place, r: Rubbish) -> Any:
     """Options of a handler."""
     del place
-    options = r.keywords({"batch": 3, "isolation": "serializable", "effects": True})
+    options = r.keywords(OPTIONS)
     r.legal = legal.options(options)
     handler: Any = print  # it takes anything
     return ORDERS.handled_by(handler, **options)

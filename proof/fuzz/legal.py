@@ -226,12 +226,22 @@ def settings(given: Mapping[str, Any]) -> bool:
     )
 
 
+def terms(queue: str, given: Mapping[str, Any]) -> bool:
+    """On what terms something is dequeued from a queue."""
+    limit, error_queue = given.get("abort_limit"), given.get("error_queue")
+    return bool(
+        optional(limit, lambda one: whole(one, 1, 1000))
+        and optional(error_queue, lambda one: queue_name(one) and one != queue)
+    )
+
+
 def options(given: Mapping[str, Any]) -> bool:
     """Options of a handler."""
     levels = ("read committed", "repeatable read", "serializable")
     return (
         whole(given.get("batch", 1), 1, 1000)
         and flag(given.get("effects", True))
+        and terms("orders", given)
         and isinstance(given.get("isolation", levels[0]), str)
         and given.get("isolation", levels[0]) in levels
     )

@@ -21,7 +21,7 @@ from onceq.model import names
 from onceq.model.element import Search
 from onceq.model.queue import QueueSettings, decode, encode
 from proof.fuzz import legal
-from proof.fuzz.api import ORDERS, SETTINGS, OpenQueueManager
+from proof.fuzz.api import OPTIONS, ORDERS, SETTINGS, OpenQueueManager
 from proof.oracle.memory import MemoryDriver, memory_repository
 from proof.simulator.bulk import InputFile
 
@@ -135,7 +135,7 @@ def check_settings(r: Rubbish) -> Any:
 
 def check_options(r: Rubbish) -> Any:
     """Options of a handler."""
-    given = r.keywords({"batch": 3, "isolation": "serializable", "effects": True}, 0.6)
+    given = r.keywords(OPTIONS, 0.6)
     r.legal = legal.options(given)
     handler: Any = print  # it takes anything
     return ORDERS.handled_by(handler, **given)

@@ -16,6 +16,7 @@ from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
 from onceq.model.queue import QueueKind
 from proof.oracle import queues
+from proof.oracle.ends import expire
 from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
 from proof.oracle.registrations import anchor, last, record
@@ -33,7 +34,6 @@ from proof.oracle.state import (
     State,
     check_epoch,
     check_priority,
-    expire,
     lane_of,
     open_queue,
     queue_of,

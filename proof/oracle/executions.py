@@ -8,9 +8,13 @@ from __future__ import annotations
 from onceq.errors import ClaimLost, HandlerMisuse
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, RequestOutcome
+from proof.oracle.ends import conclude, return_element
 from proof.oracle.rows import Blocked, ElementRow, Failure, Transaction
 from proof.oracle.servers import Turn, claim_rows, mark
-from proof.oracle.state import State, conclude, return_element, to_element
+from proof.oracle.state import (
+    State,
+    to_element,
+)
 
 
 def fence(state: State, tx: Transaction, seq: int, incarnation: int) -> ElementRow:

@@ -13,9 +13,9 @@ from onceq.errors import IllegalState
 from onceq.model import admin_ops
 from onceq.model.element import RequestOutcome, Role
 from proof.oracle.clients import kept_replies, own_rows, session_tags
+from proof.oracle.ends import conclude
 from proof.oracle.rows import Failure, RegistrantRow, RegistrationRow
 from proof.oracle.spent import drop_spent
-from proof.oracle.state import conclude
 from proof.oracle.takeover import name_another
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
 from onceq.model.queue import JSON, QueueInfo, QueueKind, QueueSettings
 from proof.oracle import executions, servers
+from proof.oracle.ends import conclude
 from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
 from proof.oracle.rows import (
@@ -37,7 +38,6 @@ from proof.oracle.state import (
     State,
     check_epoch,
     check_priority,
-    conclude,
     find_queue,
     lane_of,
     open_queue,
@@ -75,17 +75,26 @@ def _named(state: State, tx: Transaction, name: str) -> QueueRow | None:
     return found[0] if found else None
 
 
-def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
-    """Answers CreateQueue."""
-    for name in (op.queue, op.settings.error_queue or ""):
+def _refuse_reply_names(*names: str) -> None:
+    for name in names:
         if RESERVED.fullmatch(name):
             raise InvalidValue('queue names "reply-N" are those of clients\' own reply queues')
+
+
+def error_queue_named(state: State, tx: Transaction, name: str) -> QueueRow:
+    """Returns the queue of this name; an error queue is made if there is none."""
+    _refuse_reply_names(name)
+    return _named(state, tx, name) or new_queue(state, tx, name, QueueKind.ERROR)
+
+
+def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
+    """Answers CreateQueue."""
+    error_name = op.settings.error_queue or f"{op.queue}.error"
+    _refuse_reply_names(op.queue, error_name)
     state.lock(tx, "queue", 0, exclusive=True)
     if _named(state, tx, op.queue) is not None:
         return False
-    error_name = op.settings.error_queue or f"{op.queue}.error"
-    error_queue = _named(state, tx, error_name) or new_queue(state, tx, error_name, QueueKind.ERROR)
-    error_id = error_queue.queue_id
+    error_id = error_queue_named(state, tx, error_name).queue_id
     new_queue(state, tx, op.queue, QueueKind.REQUEST, settings=op.settings, error_queue_id=error_id)
     return True
 
@@ -144,10 +153,11 @@ def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
 
 
 def _serves(state: State, tx: Transaction, queue_id: int) -> bool:
-    """Returns whether a queue is the error queue of an existing queue."""
-    return any(
-        row.error_queue_id == queue_id and not row.destroyed for row in state.queues.seen(tx)
-    )
+    """Returns whether a queue is the error queue of an existing queue, or of who dequeues."""
+    lives = {row.incarnation for row in state.servers.seen(tx)}
+    users = [row.error_queue_id for row in state.queues.seen(tx) if not row.destroyed]
+    users += [row.error_queue_id for row in state.terms.seen(tx) if row.incarnation in lives]
+    return queue_id in users
 
 
 def list_queues(state: State, tx: Transaction, op: ops.ListQueues) -> list[QueueInfo]:

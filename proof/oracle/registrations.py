@@ -14,6 +14,7 @@ from onceq.model import ops
 from onceq.model.element import KillAnswer, RequestOutcome
 from onceq.model.queue import QueueKind
 from proof.oracle import queues, servers
+from proof.oracle.ends import conclude
 from proof.oracle.rows import (
     Blocked,
     ElementRow,
@@ -25,7 +26,6 @@ from proof.oracle.rows import (
 from proof.oracle.state import (
     State,
     check_epoch,
-    conclude,
     find_queue,
     to_element,
 )

@@ -43,6 +43,17 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     destroyed: bool = False
 
 
+class TermsRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Terms on which a life dequeues; see ops.SetTerms. key: of the row."""
+
+    key: int
+    incarnation: int
+    queue_id: int
+    seq: int | None
+    abort_limit: int | None
+    error_queue_id: int | None
+
+
 class PeriodicRow(msgspec.Struct, frozen=True, kw_only=True):
     """A periodic request. key: of the row. look_at: when its next tick may be tried."""
 

@@ -16,12 +16,12 @@ from onceq.model.element import Element, Lane
 from onceq.model.periodic_ops import DueTicks
 from onceq.model.queue import QueueKind
 from proof.oracle import periodics
+from proof.oracle.ends import expire
 from proof.oracle.order import refuse_in_order
 from proof.oracle.rows import ElementRow, Transaction
 from proof.oracle.state import (
     SERVED_ROLES,
     State,
-    expire,
     find_queue,
     to_element,
 )

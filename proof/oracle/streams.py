@@ -13,8 +13,12 @@ from onceq.errors import Fenced, HandlerMisuse, IllegalState
 from onceq.model import stream_ops
 from onceq.model.element import Charge, Lane, RequestOutcome
 from onceq.model.queue import QueueKind, QueueSettings
+from proof.oracle.ends import conclude, expire, return_element
 from proof.oracle.rows import ElementRow, Failure, PositionRow, QueueRow, RelayRow
-from proof.oracle.state import conclude, expire, find_queue, queue_of, return_element
+from proof.oracle.state import (
+    find_queue,
+    queue_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,8 +12,12 @@ from msgspec.structs import replace
 
 from onceq.model import ops
 from onceq.model.element import Charge, Lane
+from proof.oracle.ends import return_element
 from proof.oracle.rows import ElementRow, Failure, ServerRow, TakenOverRow, Transaction
-from proof.oracle.state import State, queue_of, return_element
+from proof.oracle.state import (
+    State,
+    queue_of,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -48,6 +48,7 @@ NOT_SIMULATED = {
         ],
         "no schedule lasts for a tick: tests/conformance, proof/fault_ticks.py",
     ),
+    "SetTerms": "the checker knows one abort limit: tests/conformance, tests/engine/test_terms.py",
     "MayTend": "answered at once, without a step: it asks the process, not the queue manager",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(

@@ -13,8 +13,11 @@ from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer, RequestOutcome
 from onceq.server.program import serve
 from proof.oracle import clients, executions, queues, takeover
+from proof.oracle.ends import conclude
 from proof.oracle.rows import ElementRow, ServerRow, Transaction
-from proof.oracle.state import State, conclude
+from proof.oracle.state import (
+    State,
+)
 from proof.simulator.cast import Variant
 from proof.simulator.simulator import simulate
 

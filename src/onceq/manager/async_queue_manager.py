@@ -33,7 +33,7 @@ from onceq.model.element import (
 from onceq.model.explaining import Explanation
 from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven
 from onceq.model.periodic import Periodic
-from onceq.model.queue import Queue, QueueInfo
+from onceq.model.queue import Queue, QueueInfo, Terms
 
 T = TypeVar("T")
 
@@ -148,6 +148,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         eid: UUID | None = None,
         timeout_s: float | None = 0.0,
         connection: Any = None,
+        **terms: Unpack[Terms],
     ) -> Element | None:
         """Dequeues the next element, or the one with this eid; None when none came in time.
 
@@ -156,14 +157,16 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         when, and only if, the transaction there commits; rolled back, an abort is counted; a
         kill meanwhile makes that commit fail. Whoever waits sleeps until it is rung; but one that
         waits with `eid` or `connection` looks 20 times a second: a ring wakes one waiter, and would
-        be lost on one that wants another element, or that nobody knows to wait. Raises
-        QueueNotFound, IllegalState.
+        be lost on one that wants another element, or that nobody knows to wait. terms: with
+        `connection`, the abort limit and the error queue that hold for this dequeue; see Terms.
+        Raises QueueNotFound, IllegalState.
         """
         names.check_queue(queue)
         timeout_s = names.check_timeout(timeout_s)
         if eid is not None:
             names.check_eid(eid)
-        return await self._dequeue(ops.Dequeue(queue=queue, eid=eid), timeout_s, connection)
+        op = program.on_terms(ops.Dequeue(queue=queue, eid=eid), terms, connection)
+        return await self._dequeue(op, timeout_s, connection)
 
     async def reply(self, connection: Any, element: Element, body: bytes) -> None:
         """Gives the reply to an element that was dequeued in the transaction on `connection`."""

@@ -6,7 +6,7 @@ of `AsyncQueueOperations`. Source: BHM90 4.3.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 from onceq.engine.connect.async_links import AsyncLinks
@@ -19,6 +19,7 @@ from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import Element, KillAnswer
+from onceq.model.queue import Terms
 
 REGISTRANT_S: Final = 10.0
 """How long a tagged operation waits for the registrant, at most (registration.sql)."""
@@ -147,6 +148,7 @@ class AsyncRegistrationOperations(AsyncPeriodicOperations):
         *,
         timeout_s: float | None = 0.0,
         connection: Any = None,
+        **terms: Unpack[Terms],
     ) -> Element | None:
         """Dequeues as `dequeue` does, recording kind, eid, tag and a copy; see `enqueue_tagged`.
 
@@ -158,6 +160,7 @@ class AsyncRegistrationOperations(AsyncPeriodicOperations):
             who=check_kind(ops.Registered, "dequeue_tagged", handle).who,
             tag=names.check_tag(tag),
         )
+        op = program.on_terms(op, terms, connection)
         return await self._dequeue(op, names.check_timeout(timeout_s), connection)
 
     async def read_tagged(

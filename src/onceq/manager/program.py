@@ -31,7 +31,9 @@ from onceq.model.queue import (
     QueueInfo,
     QueueKind,
     QueueSettings,
+    Terms,
     check_limits,
+    check_terms,
     content_type_of,
 )
 
@@ -104,6 +106,19 @@ def show(queue: str) -> ops.Program[QueueInfo]:
     if not found:
         raise errors.QueueNotFound(f"queue {queue!r} does not exist: create or declare it first")
     return found[0]
+
+
+def on_terms(op: ops.Dequeue, terms: Terms, connection: object) -> ops.Dequeue:
+    """Returns the checked Op of a dequeue on these terms. InvalidName, InvalidValue."""
+    names.check_keywords("dequeue", terms, Terms)
+    check_terms(op.queue, terms.get("abort_limit"), terms.get("error_queue"))
+    op = replace(op, **terms)
+    if op.has_terms and connection is None:
+        raise errors.InvalidValue(
+            "abort_limit and error_queue are for a dequeue with connection=: outside of a "
+            "transaction the element is gone at once, and no dequeue is ever aborted"
+        )
+    return op
 
 
 SHORT_WAITS = 3

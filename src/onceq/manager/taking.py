@@ -78,6 +78,14 @@ def _claim(held: Held, incarnation: int, op: ops.Dequeue) -> ops.Program[Element
     if element is None:
         return None
     try:
+        if op.has_terms:
+            yield from ops.SetTerms(
+                incarnation=incarnation,
+                queue_id=element.queue_id,
+                seq=element.seq,
+                abort_limit=op.abort_limit,
+                error_queue=op.error_queue,
+            )
         xid = yield from _take_op(op, element.seq, incarnation)
     except OnceqError:
         yield from ops.AbortElement(

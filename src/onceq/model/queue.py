@@ -175,6 +175,17 @@ def check_limits(limits: object) -> None:
         raise InvalidValue(f"limits is onceq.Limits(depth=..., bytes=...), not {limits!r:.80}")
 
 
+def check_terms(queue: str, abort_limit: object, error_queue: object) -> None:
+    """Raises InvalidName or InvalidValue unless a queue may be dequeued on these terms (Q4).
+
+    None: as the queue says.
+    """
+    if abort_limit is not None:
+        names.check_range("abort_limit", abort_limit, *RANGES["abort_limit"])
+    if error_queue is not None and names.check_queue(error_queue) == queue:
+        raise InvalidValue(f"error_queue: {queue!r} is the queue itself; name another one")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
     """A queue as it is now: its settings, and how many elements are where."""
@@ -216,8 +227,19 @@ class Settings(TypedDict, total=False):
     limits: Limits
 
 
-class HandlerOptions(TypedDict, total=False):
-    """How a handler is called, as keywords.
+class Terms(TypedDict, total=False):
+    """On what terms something is dequeued, as keywords, in place of its queue's (Q4).
+
+    abort_limit: the number of charged aborts at which it fails, 1 to 1000. error_queue: where it is
+    held then; one that does not exist is made. None: as the queue says.
+    """
+
+    abort_limit: int | None
+    error_queue: str | None
+
+
+class HandlerOptions(Terms, total=False):
+    """How a handler is called, as keywords. Terms says what abort_limit and error_queue are.
 
     isolation: of its transaction, "read committed" by default. batch: how many
     waiting requests, 1 to 1,000, may share one transaction; a server never waits for more to come.
@@ -236,6 +258,7 @@ class Handled(Generic[Request, Reply]):
     """A queue with the function that handles its requests. Made by `Queue.handled_by`.
 
     batch: how many requests may share a transaction. effects: whether the handler may write.
+    abort_limit, error_queue: in place of the queue's; None: the queue's.
     """
 
     queue: Queue[Request, Reply]
@@ -243,6 +266,8 @@ class Handled(Generic[Request, Reply]):
     isolation: str = "read committed"
     batch: int = 1
     effects: bool = True
+    abort_limit: int | None = None
+    error_queue: str | None = None
 
     @property
     def is_async(self) -> bool:
@@ -307,8 +332,8 @@ class Queue(Generic[Request, Reply]):
         an event loop. It may be a function, a bound method, a partial or an object with `__call__`,
         or a mapping, `{Order: book, Cancel: cancel}`: a function for each type of requests.
         This checks at once that it takes these arguments, and that its annotations, if it has any,
-        are this queue's types. options: isolation, batch and effects, described in HandlerOptions.
-        Raises InvalidValue.
+        are this queue's types. options: isolation, batch, effects, abort_limit and error_queue,
+        described in HandlerOptions. Raises InvalidName, InvalidValue.
         """
         where = f"queue {self.name!r}"
         names.check_keywords(f"{where}: handled_by", options, HandlerOptions)
@@ -316,6 +341,7 @@ class Queue(Generic[Request, Reply]):
         names.check_flag("effects", options.get("effects", True))
         isolation = options.get("isolation", ISOLATION_LEVELS[0])
         names.check_choice("isolation", isolation, ISOLATION_LEVELS)
+        check_terms(self.name, options.get("abort_limit"), options.get("error_queue"))
         expected = signature.Expected(
             where=where,
             request=self.request_type,

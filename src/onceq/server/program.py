@@ -39,13 +39,16 @@ SURVEY_AT_ONCE_S = 0.025
 class Served:
     """A queue that is served. isolation: of the handler's transactions.
 
-    batch: how many requests may share one. effects: whether the handler may write.
+    batch: how many requests may share one. effects: whether the handler may write. abort_limit,
+    error_queue: in place of the queue's; None: the queue's.
     """
 
     queue: str
     isolation: str
     batch: int = 1
     effects: bool = True
+    abort_limit: int | None = None
+    error_queue: str | None = None
 
 
 @dataclass(slots=True)
@@ -181,7 +184,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
     session.counts.lives += 1
     looks = Looks.of(session, life)
     yield from _take_over(session, comes_back=former is not None)
-    yield from _attend(life, looks, (yield from _queue_ids(session)))
+    yield from _attend(session, life, looks, (yield from _queue_ids(session)))
     yield from _sweep(looks)
     while not (yield from ops.Stopping()):
         at, pending = yield from _look(life, looks)
@@ -298,7 +301,7 @@ def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Pr
         looks.vain = looks.vain + 1 if ready else 0
         within_s = _until_next(sighting, looks.vain)
     if rest is ops.Rest.ATTEND or NO_QUEUE in looks.queue_ids:
-        yield from _attend(life, looks, (yield from _queue_ids(session)))
+        yield from _attend(session, life, looks, (yield from _queue_ids(session)))
 
 
 def _watched(session: ServerSession) -> list[str]:
@@ -343,7 +346,7 @@ def _survey(
         name for name, stopped in zip(watched, sighting.stopped, strict=True) if stopped
     ]
     numbers = dict(zip(watched, sighting.numbers, strict=True))
-    if (yield from _attend(life, looks, [numbers[name] for name in session.names])):
+    if (yield from _attend(session, life, looks, [numbers[name] for name in session.names])):
         session.missing = [name for name in session.names if numbers[name] == NO_QUEUE]
         yield from ops.Rouse(queues=None)
     others = [name for name in _ready(session, sighting) if name not in session.names]
@@ -352,7 +355,9 @@ def _survey(
     return sighting
 
 
-def _attend(life: ops.Incarnation, looks: Looks, found: list[int]) -> ops.Program[bool]:
+def _attend(
+    session: ServerSession, life: ops.Incarnation, looks: Looks, found: list[int]
+) -> ops.Program[bool]:
     """Notes which queues exist now: one may have been destroyed and created anew."""
     changed = found != looks.queue_ids
     if changed:
@@ -360,8 +365,21 @@ def _attend(life: ops.Incarnation, looks: Looks, found: list[int]) -> ops.Progra
             yield from ops.Attend(slot=life.slot, queue_ids=looks.queue_ids)
             looks.asleep, looks.misses = None, 0
         looks.queue_ids = found
+        yield from _set_terms(session, life, looks)
         yield from ops.Attend(slot=life.slot, queue_ids=found)
     return changed
+
+
+def _set_terms(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
+    """Says on what terms this life claims, before it claims anything."""
+    for served, queue_id in zip(session.served, looks.queue_ids, strict=True):
+        if queue_id != NO_QUEUE and (served.abort_limit, served.error_queue) != (None, None):
+            yield from ops.SetTerms(
+                incarnation=life.incarnation,
+                queue_id=queue_id,
+                abort_limit=served.abort_limit,
+                error_queue=served.error_queue,
+            )
 
 
 def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:

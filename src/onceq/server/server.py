@@ -56,6 +56,12 @@ class ServerStatistics:
     called: int
 
 
+def _served(one: Handled[Any, Any]) -> Served:
+    return Served(
+        one.queue.name, one.isolation, one.batch, one.effects, one.abort_limit, one.error_queue
+    )
+
+
 class Server:
     """Handlers and the queues that they serve: `Server([ORDERS.handled_by(book)])`.
 
@@ -206,9 +212,7 @@ class Server:
             pid=pid,
             identity=own_identity(),
             watched=tuple(one.queue.name for one in self.handled),
-            served=tuple(
-                Served(one.queue.name, one.isolation, one.batch, one.effects) for one in handled
-            ),
+            served=tuple(map(_served, handled)),
         )
         self._sessions.append(session)
         return session

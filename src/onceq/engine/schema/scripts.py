@@ -41,6 +41,7 @@ MIGRATIONS = (
     "0020_tags",
     "0021_load",
     "0022_periodic",
+    "0024_failures",
 )
 FUNCTION_FILES = (
     "base",
@@ -50,6 +51,7 @@ FUNCTION_FILES = (
     "order",
     "spent",
     "limits",
+    "terms",
     "queue",
     "request",
     "outstanding",

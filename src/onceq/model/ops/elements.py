@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from onceq.model.element import Element, Fate, KillAnswer, RequestState
@@ -44,8 +44,9 @@ class Dequeue(
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
     who: a registrant, whose operation is tagged. sleep: it falls asleep, and is rung when something
-    comes; it wakes when it gets something, or by StopWaiting. IllegalState if the element owes a
-    reply.
+    comes; it wakes when it gets something, or by StopWaiting. abort_limit, error_queue: terms, as
+    in SetTerms, for whoever takes the element in a caller's transaction. IllegalState if the
+    element owes a reply.
     """
 
     queue: str
@@ -53,6 +54,13 @@ class Dequeue(
     who: Identity | None = None
     tag: bytes | None = None
     sleep: bool = False
+    abort_limit: Annotated[int | None, ""] = None
+    error_queue: Annotated[str | None, ""] = None
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether its terms are not the queue's."""
+        return self.abort_limit is not None or self.error_queue is not None
 
 
 class NextDue(Op[float | None]):
@@ -90,6 +98,21 @@ class Take(Op[int], changes="an element is taken in the caller's transaction"):
 
     seq: int
     incarnation: int
+
+
+class SetTerms(Op[bool], changes="a life dequeues on terms of its own, not its queue's"):
+    """Sets the abort limit and the error queue of what a life claims from a queue (Q4).
+
+    seq: of the one element, which it has claimed; None: of all that it claims from now on. None
+    leaves what the queue says; an error queue that does not exist is made. InvalidValue: it has the
+    name of a client's reply queue. Returns whether the life is there.
+    """
+
+    incarnation: int
+    queue_id: Integer
+    seq: int | None = None
+    abort_limit: Integer | None = None
+    error_queue: str | None = None
 
 
 class AbortTaken(Op[Fate], changes="a taking that the caller rolled back is counted"):

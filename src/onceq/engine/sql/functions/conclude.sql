@@ -1,6 +1,6 @@
 -- The end of an element: its reply, its history row, or its return to a lane. A reply has an empty digest:
 -- only requests are ever compared.
--- Tables: element, history, attempt (written), queue, registrant, server, spark_group (read). Locks: the element's
+-- Tables: element, history, attempt (written), queue, terms, registrant, server, spark_group (read). Locks: the element's
 -- row, unless the caller holds it.
 --
 -- CHARGES. An execution that did not finish is an abort. Aborts are counted, as a request that kills its
@@ -118,9 +118,9 @@ begin
     perform onceq.ring_suspects() where any_suspect;
 end $$;
 
--- Fails an element for good: to its error queue, with its one failure reply, in one transaction.
+-- Fails an element for good: to this error queue, with its one failure reply, in one transaction.
 create or replace function onceq.fail_element(
-    e onceq.element, p_code text, p_error text, p_server bigint
+    e onceq.element, p_code text, p_error text, p_server bigint, p_error_queue_id integer
 ) returns void
 language plpgsql volatile as $$
 begin
@@ -129,7 +129,7 @@ begin
     e.role := 'failed'; e.lane := 12 /* held */; e.claimed_by := null; e.not_before := null; e.together := null;
     e.failed_of := e.registrant_id; e.registrant_id := null;
     e.code := p_code; e.error := p_error;
-    e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
+    e.queue_id := coalesce(p_error_queue_id, e.queue_id);
     insert into onceq.element overriding system value values (e.*);
 end $$;
 
@@ -170,7 +170,8 @@ $$;
 --   fell         the database went down while it was claimed: a suspect; one that ran alone is charged
 --                if the database went down as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- One that may run with others is no suspect of its own yet, and never charged as one.
+-- One that may run with others is no suspect of its own yet, and never charged as one. The abort limit and the error queue
+-- are those of its queue, or of the terms on which p_server had claimed it (`queue_for`).
 -- p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
 -- holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
@@ -179,14 +180,13 @@ create or replace function onceq.return_element(
 ) returns text
 language plpgsql volatile as $$
 declare
-    q onceq.queue;
+    q onceq.queue := onceq.queue_for(e, p_server);
     is_suspect boolean := e.lane = 11 /* suspect */;
     ran_alone boolean := is_suspect and e.together is null;
     is_counted boolean;
     delay_ms double precision := 0;
     due timestamptz;
 begin
-    select * into q from onceq.queue where queue_id = e.queue_id;
     if p_charge = 'fell' then
         p_charge := case when ran_alone and onceq.falls_in_a_row(e.eid) >= q.abort_limit
                          then 'charge' else 'suspect' end;
@@ -207,7 +207,7 @@ begin
     if p_charge in ('charge', 'reject') then
         e.aborts := e.aborts + 1;
         if p_charge = 'reject' or e.aborts >= q.abort_limit then
-            perform onceq.fail_element(e, p_code, p_error, p_server);
+            perform onceq.fail_element(e, p_code, p_error, p_server, q.error_queue_id);
             return 'failed';
         end if;
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, least(e.aborts - 1, 20)));

@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue, begun, limits (written), element, registrant, server, periodic (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun, limits (written), element, registrant, server, periodic, terms (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -12,19 +12,12 @@ declare
     error_name text := coalesce(p_error_queue, p_name || '.error');
     error_id integer;
 begin
-    if p_name ~ '^reply-[0-9]+(\.error)?$' or error_name ~ '^reply-[0-9]+(\.error)?$' then
-        raise exception 'queue names "reply-N" are those of clients'' own reply queues'
-            using errcode = '23514', hint = 'choose another name';
-    end if;
+    perform onceq.refuse_reply_name(p_name), onceq.refuse_reply_name(error_name);
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
     if exists (select from onceq.queue where name = p_name collate "C" and destroyed_at is null) then
         return false;
     end if;
-    select queue_id into error_id from onceq.queue
-        where name = error_name collate "C" and destroyed_at is null;
-    if error_id is null then
-        insert into onceq.queue (name, kind) values (error_name, 'error') returning queue_id into error_id;
-    end if;
+    error_id := onceq.error_queue_named(error_name);
     insert into onceq.queue (name, kind, durable, abort_limit, backoff_ms, backoff_max_ms,
             execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id, retry_limit)
         values (p_name, 'request', p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms,
@@ -132,6 +125,10 @@ begin
     if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
     end if;
+    if exists (select from onceq.terms where error_queue_id = q.queue_id) then
+        raise exception 'queue "%" is the error queue of somebody who dequeues', p_name
+            using errcode = 'OQ008', hint = 'stop the server that names it, or the transaction, first';
+    end if;
     delete from onceq.begun where queue_id = q.queue_id;
     delete from onceq.limits where queue_id = q.queue_id;
     update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
@@ -139,6 +136,7 @@ begin
     update onceq.queue e set destroyed_at = onceq.now()
         where e.queue_id = q.error_queue_id and e.kind = 'error' and e.destroyed_at is null
         and not exists (select from onceq.element where queue_id = e.queue_id)
+        and not exists (select from onceq.terms where error_queue_id = e.queue_id)
         and not exists (select from onceq.queue o
                         where o.error_queue_id = e.queue_id and o.destroyed_at is null);
     return true;

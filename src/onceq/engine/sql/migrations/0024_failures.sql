@@ -1,0 +1,10 @@
+-- Terms (spec Q4): at how many aborts what an incarnation claims of a queue fails, and where it is held then, if not as
+-- the queue says. seq: of one element; 0: all that it claims. Null: as the queue says. They end with the incarnation.
+create table onceq.terms (
+    incarnation    bigint not null references onceq.server (incarnation) on delete cascade,
+    queue_id       integer not null,
+    seq            bigint not null,
+    abort_limit    smallint check (abort_limit between 1 and 1000),
+    error_queue_id integer references onceq.queue,
+    primary key (incarnation, queue_id, seq)
+);
