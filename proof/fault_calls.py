@@ -30,8 +30,9 @@ THINGS: Final = onceq.Queue("things", str, str, abort_limit=100, backoff_ms=0)
 FRAGILE: Final = onceq.Queue("fragile", str, str, abort_limit=1, backoff_ms=0)
 ASKED: Final = onceq.Queue("asked", str, str, abort_limit=100, backoff_ms=0)
 TAGGED: Final = onceq.Queue("tagged", str, str, abort_limit=100, backoff_ms=0)
+HOLDING: Final = onceq.Queue("holding", str, str, abort_limit=1, backoff_ms=0, on_failure="hold")
 SPARE: Final = onceq.Queue("spare", str, str)
-QUEUES: Final = (THINGS, FRAGILE, ASKED, TAGGED)
+QUEUES: Final = (THINGS, FRAGILE, ASKED, TAGGED, HOLDING)
 POINTS_AT: Final = "points"
 """Where the processes of a trial note which points they have reached."""
 RECEIVED: Final = 100
@@ -178,12 +179,27 @@ def kill_and_redrive(qm: onceq.QueueManager, connection: psycopg.Connection[Any]
     qm.resolve(driven[0])
 
 
+def hold_and_release(qm: onceq.QueueManager, connection: psycopg.Connection[Any]) -> None:
+    """Has a queue hold two at their abort limit; retries one, gives up the other."""
+    for release in (qm.retry_held, qm.give_up_held):
+        eid = qm.enqueue(HOLDING, "to be held")
+        if qm.dequeue(HOLDING.name, eid=eid, timeout_s=WAIT_S, connection=connection) is None:
+            raise RuntimeError("what was enqueued is not there")
+        connection.rollback()
+        qm.dequeue(HOLDING.name, timeout_s=0, connection=connection)  # settles what was taken
+        connection.rollback()
+        if not release(eid=eid):
+            raise RuntimeError("what has reached its abort limit is not held")
+
+
 def take_the_rest(qm: onceq.QueueManager) -> None:
-    """Takes for good what was redriven, including what a dead life still holds."""
+    """Takes for good what was redriven or retried, including what a dead life still holds."""
     pause = threading.Event()
-    while qm.show(FRAGILE.name).depth:  # what is never released ends the trial by its limit
-        if qm.dequeue(FRAGILE.name) is None:
-            pause.wait(LOOK_S)
+    for queue in (FRAGILE, HOLDING):
+        while qm.show(queue.name).depth:  # what is never released ends the trial by its limit
+            qm.retry_held(queue=queue.name)
+            if qm.dequeue(queue.name) is None:
+                pause.wait(LOOK_S)
 
 
 def reply_by_hand(

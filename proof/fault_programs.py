@@ -311,6 +311,7 @@ def asking_the_queue_manager(errand: Errand) -> None:
             fault_calls.tag_in_transactions(qm, connection, ROUNDS)
             for _ in range(ROUNDS):
                 fault_calls.kill_and_redrive(qm, connection)
+                fault_calls.hold_and_release(qm, connection)
         for number in range(1, ROUNDS + 1):
             fault_calls.reply_by_hand(qm, errand.connect, str(number))
     with errand.open() as qm:

@@ -187,6 +187,7 @@ that cannot commit, and the checker would see an execution after the failure was
 QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
     *("Take", "SetTerms", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
+    *("RetryHeld", "GiveUpHeld"),
     *("Deregister", "ForgetClient", "CloseClient", "EnqueueTagged", "ClaimEid"),
     *("ReadTagged", "KillTagged", "TakeTagged"),
     *("BeginReply", "TakeReply", "SettleReply"),

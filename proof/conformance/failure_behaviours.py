@@ -1,16 +1,17 @@
-"""Behaviours of what fails: on whose terms it is dequeued (Q4).
+"""Behaviours of what fails: on whose terms it is dequeued, and what is held (Q4, G3).
 
 See `proof.conformance.suite`.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from onceq import errors
 from onceq.manager.program import declare, show
 from onceq.model import ops
-from onceq.model.element import Charge, Fate, RequestOutcome
+from onceq.model.element import Charge, Fate, KillAnswer, RequestOutcome, Unheld
 from onceq.model.queue import Queue
 from proof.conformance.ground import (
     OTHER_PROCESS,
@@ -20,6 +21,7 @@ from proof.conformance.ground import (
     claim,
     client_of,
     declared,
+    execute,
     live,
     receive,
     refuses,
@@ -151,3 +153,167 @@ def an_error_queue_that_is_named_in_terms_stays(place: Repository) -> None:
     )
     server.perform(ops.CloseIncarnation(incarnation=life.incarnation))
     server.perform(ops.DestroyQueue(queue="others.error"))
+
+
+HOLDING: Queue[bytes, bytes] = Queue(
+    "orders", bytes, bytes, abort_limit=2, backoff_ms=0, on_failure="hold"
+)
+IN_LINE: Queue[bytes, bytes] = Queue(
+    "orders", bytes, bytes, abort_limit=1, backoff_ms=0, on_failure="hold", order="strict"
+)
+
+
+def _until_held(connection: Connection, life: ops.Incarnation) -> Element:
+    """Aborts the next element until its queue holds it; returns it."""
+    (element,) = claim(connection, life)
+    fate = abort(connection, life, element, Charge.CHARGE)
+    while fate is Fate.RETURNED:
+        former = element
+        (element,) = claim(connection, life, turn=0)
+        same(element.eid, former.eid)
+        fate = abort(connection, life, element, Charge.CHARGE)
+    same(fate, Fate.HELD)
+    return element
+
+
+def _survey(connection: Connection) -> ops.Sighting:
+    return connection.perform(
+        ops.Survey(
+            process=PROCESS, queues=["orders"], everything=True, tidy=False, value=None, holders=[]
+        )
+    )
+
+
+def what_is_held_is_claimed_by_nobody(place: Repository) -> None:
+    """Not by turn, not by eid; and its client has no reply."""
+    server = declared(place, HOLDING)
+    client, session = client_of(place)
+    send(client, session, "1")
+    life = live(server)
+    element = _until_held(server, life)
+    same(where(server, "1"), {("held", None)})
+    same(_held_in(server), {"orders": 1})
+    info = server.run(show("orders"))
+    same((info.settings.on_failure, info.held, info.ready, info.waiting), ("hold", 1, 0, 0))
+    for turn in (-1, 0, 1, 2, 3):
+        same(claim(server, life, turn=turn, n=10), [])
+    by_eid = ops.ClaimEid(incarnation=life.incarnation, queue_id=element.queue_id, eid=element.eid)
+    same(server.perform(by_eid), None)
+    same(server.perform(ops.Dequeue(queue="orders")), None)
+    same(server.perform(ops.Peek(queue="orders", n=10)), [])
+    same(_survey(server).ready, [False])
+    refuses(server, errors.QueueNotEmpty, ops.DestroyQueue(queue="orders"))
+    same(server.perform(ops.Redrive(eid=element.eid)), None)
+
+
+def what_is_held_is_retried_as_itself(place: Repository) -> None:
+    """With its rid and its eid; its aborts are counted anew; once it is not held, not again."""
+    server = declared(place, HOLDING)
+    client, session = client_of(place)
+    send(client, session, "1")
+    life = live(server)
+    element = _until_held(server, life)
+    same(server.perform(ops.RetryHeld(eid=element.eid)), Unheld.RETRIED)
+    same(server.perform(ops.RetryHeld(eid=element.eid)), Unheld.NOT_HELD)
+    same(server.perform(ops.GiveUpHeld(eid=element.eid)), Unheld.NOT_HELD)
+    (again,) = claim(server, life, turn=0)
+    same((again.eid, again.rid, again.aborts), (element.eid, "1", 0))
+    same(abort(server, life, again, Charge.CHARGE), Fate.RETURNED)
+    (again,) = claim(server, life, turn=0)
+    execute(server, life, again)
+    same(receive(client, session).outcome, RequestOutcome.DONE)
+
+
+def what_is_given_up_has_failed(place: Repository) -> None:
+    """One failure reply, of the last abort; it is in the error queue, and can be redriven."""
+    server = declared(place, HOLDING)
+    client, session = client_of(place)
+    send(client, session, "1")
+    element = _until_held(server, live(server))
+    same(server.perform(ops.GiveUpHeld(eid=element.eid)), Unheld.GIVEN_UP)
+    same(server.perform(ops.GiveUpHeld(eid=element.eid)), Unheld.NOT_HELD)
+    same(server.perform(ops.RetryHeld(eid=element.eid)), Unheld.NOT_HELD)
+    reply = receive(client, session)
+    same((reply.outcome, reply.code, reply.text), (RequestOutcome.FAILED, "Bad", "no"))
+    same(_held_in(server), {"orders.error": 1})
+    same([server.perform(ops.Redrive(eid=element.eid)) is None], [False])
+
+
+def what_is_rejected_is_not_held(place: Repository) -> None:
+    """A rejection is an answer; a kill and an expiry end what is held."""
+    server = declared(place, HOLDING)
+    life = live(server)
+    for body in (b"rejected", b"killed"):
+        server.perform(ops.Enqueue(queue="orders", body=body))
+    late = ops.Enqueue(queue="orders", body=b"late", expires_at=place.now() + timedelta(seconds=60))
+    server.perform(late)
+    (rejected,) = claim(server, life)
+    same(abort(server, life, rejected, Charge.CHARGE), Fate.RETURNED)
+    (rejected,) = claim(server, life, turn=0)
+    same((rejected.body, rejected.aborts), (b"rejected", 1))
+    same(abort(server, life, rejected, Charge.REJECT), Fate.FAILED)
+    killed, expired = _until_held(server, life), _until_held(server, life)
+    same((killed.body, expired.body), (b"killed", b"late"))
+    same(server.perform(ops.Kill(eid=killed.eid)), KillAnswer.KILLED)
+    same(server.perform(ops.RetryHeld(eid=killed.eid)), Unheld.NOT_HELD)
+    same(_held_in(server), {"orders": 1, "orders.error": 1})
+    place.advance(61)
+    same(server.perform(ops.RetryHeld(eid=expired.eid)), Unheld.EXPIRED)
+    same(where(server, expired.rid), {("finished", "expired")})
+
+
+def what_is_held_expires_when_somebody_looks(place: Repository) -> None:
+    """A survey and a sweep, as no claim ever looks at it."""
+    server = declared(place, HOLDING)
+    life = live(server)
+    for look in (_survey, _sweep):
+        late = ops.Enqueue(
+            queue="orders", body=b"1", expires_at=place.now() + timedelta(seconds=60)
+        )
+        server.perform(late)
+        element = _until_held(server, life)
+        look(server)
+        same(where(server, element.rid), {("held", None)})
+        place.advance(61)
+        look(server)
+        same(where(server, element.rid), {("finished", "expired")})
+
+
+def _sweep(connection: Connection) -> ops.Observation:
+    queue_id = connection.run(show("orders")).queue_id
+    return connection.perform(ops.Sweep(queue_ids=[queue_id], value=None, holders=[]))
+
+
+def a_held_head_blocks_a_strict_queue(place: Repository) -> None:
+    """Until it is retried, given up, killed or expires; retried, it comes before all others."""
+    server = declared(place, IN_LINE)
+    for body in (b"1", b"2", b"3"):
+        server.perform(ops.Enqueue(queue="orders", body=body))
+    life = live(server)
+    head = _until_held(server, life)
+    same(claim(server, life), [])
+    same(_survey(server).ready, [False])
+    server.perform(ops.RetryHeld(eid=head.eid))
+    same(_survey(server).ready, [True])
+    same(_until_held(server, life).eid, head.eid)
+    same(server.perform(ops.GiveUpHeld(eid=head.eid)), Unheld.GIVEN_UP)
+    second = _until_held(server, life)
+    same((second.body, claim(server, life)), (b"2", []))
+    server.perform(ops.Kill(eid=second.eid))
+    same([one.body for one in claim(server, life)], [b"3"])
+
+
+def whether_a_queue_holds_can_be_changed(place: Repository) -> None:
+    """For what fails from then on; what it holds stays held."""
+    server = declared(place, HOLDING)
+    life = live(server)
+    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2"]))
+    held = _until_held(server, life)
+    server.perform(ops.AlterQueue(queue="orders", on_failure="fail"))
+    for fate in (Fate.RETURNED, Fate.FAILED):
+        (element,) = claim(server, life, turn=0)
+        same(abort(server, life, element, Charge.CHARGE), fate)
+    same(_held_in(server), {"orders": 1, "orders.error": 1})
+    server.perform(ops.AlterQueue(queue="orders", abort_limit=1))  # on_failure stays
+    same(server.run(show("orders")).settings.on_failure, "fail")
+    same(server.perform(ops.RetryHeld(eid=held.eid)), Unheld.RETRIED)

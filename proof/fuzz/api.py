@@ -32,6 +32,7 @@ SETTINGS = {
     "durable": True,
     "keep_body": True,
     "error_queue": "all.error",
+    "on_failure": "hold",
 }
 
 
@@ -134,7 +135,11 @@ def alter(place: Place, r: Rubbish) -> None:
     place.qm.alter(ops.AlterQueue(queue=name, **changes, **started))
     place.qm.alter(
         ops.AlterQueue(
-            queue="typed", abort_limit=5, body_bytes_max=legal.TYPED_BYTES, tag_bytes_max=65_536
+            queue="typed",
+            abort_limit=5,
+            body_bytes_max=legal.TYPED_BYTES,
+            tag_bytes_max=65_536,
+            on_failure="fail",
         )
     )
 

@@ -127,9 +127,27 @@ def expire(state: State, tx: Transaction, element: ElementRow) -> None:
     conclude(state, tx, element, RequestOutcome.EXPIRED, failure=Failure("expired", "expired"))
 
 
-def _fail(
+def _hold(
     state: State, tx: Transaction, element: ElementRow, failure: Failure, *, home: QueueRow
 ) -> None:
+    """Holds an element in its own queue, as a request that owes its reply still."""
+    held = replace(
+        element,
+        lane=Lane.HELD,
+        claimed_by=None,
+        together=None,
+        not_before=None,
+        code=failure.code,
+        error=failure.error,
+        queue_id=home.queue_id,
+    )
+    state.elements.put(tx, element.seq, held)
+
+
+def fail(
+    state: State, tx: Transaction, element: ElementRow, failure: Failure, *, home: QueueRow
+) -> None:
+    """Fails an element for good: to this queue's error queue, with its failure reply."""
     held = replace(
         element,
         role=Role.FAILED,
@@ -230,10 +248,11 @@ def return_element(
         _record_abort(state, tx, element, charge, failure=failure)
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
+        counted_so_far = replace(element, aborts=aborts, faults=faults)
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:
-            failed = replace(element, aborts=aborts, faults=faults)
-            _fail(state, tx, failed, failure, home=queue)
-            return Fate.FAILED
+            holds = charge is Charge.CHARGE and queue.settings.on_failure == "hold"
+            (_hold if holds else fail)(state, tx, counted_so_far, failure, home=queue)
+            return Fate.HELD if holds else Fate.FAILED
         delay = _delay_ms(queue, aborts)
     if failure.after_s is not None:
         delay = 1000 * failure.after_s

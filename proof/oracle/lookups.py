@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from proof.oracle.state import State
 
 
-_BY_ROLE = {Role.REPLY: ElementState.REPLIED, Role.FAILED: ElementState.HELD}
-
-
 def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.OutstandingRequest]:
     """Answers Outstanding."""
     check_epoch(state, tx, op.who)
@@ -79,8 +76,8 @@ def requests(state: State, tx: Transaction) -> list[RequestState]:
 def _state_of(state: State, row: ElementRow) -> ElementState:
     if row.lane == Lane.KEPT:
         return ElementState.KEPT
-    if row.role in _BY_ROLE:
-        return _BY_ROLE[row.role]
+    if row.lane == Lane.HELD or row.role == Role.REPLY:
+        return ElementState.HELD if row.lane == Lane.HELD else ElementState.REPLIED
     if row.claimed_by is not None:
         return ElementState.EXECUTING
     if row.lane == Lane.DUE and row.not_before is not None and row.not_before > state.now():

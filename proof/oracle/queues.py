@@ -109,6 +109,7 @@ _SETTINGS = (
     "tag_bytes_max",
     "keep_body",
     "limits",
+    "on_failure",
 )
 
 

@@ -139,6 +139,8 @@ def _claim_in_order(
         row = _next_in_order(state, tx, what.queue_id)
         if row is None or row.claimed_by is not None or state.elements.is_locked(tx, row.seq):
             return []
+        if row.lane >= Lane.HELD:
+            return []
         if row.lane > Lane.FRESH and (row.not_before or state.now()) > state.now():
             return []
         is_suspect = row.lane == Lane.SUSPECT
@@ -218,7 +220,7 @@ def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | N
         for row in _free_in(state, tx, op.queue_id)
         if row.eid == op.eid
         and row.role in SERVED_ROLES
-        and (row.lane <= Lane.FRESH or (row.not_before or now) <= now)
+        and (row.lane <= Lane.FRESH or (row.lane < Lane.HELD and (row.not_before or now) <= now))
     ]
     taken = _take(state, tx, op.incarnation, picked, wanted=1)
     return taken[0] if taken else None
@@ -236,11 +238,21 @@ def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None
     return None if row is None else to_element(row)
 
 
+def _expire_held(state: State, tx: Transaction, queue_ids: list[int]) -> None:
+    """Expires what queues hold themselves and whose time is over."""
+    for row in state.elements.seen(tx):
+        is_held = row.lane == Lane.HELD and row.role in SERVED_ROLES and row.queue_id in queue_ids
+        is_over = row.expires_at is not None and row.expires_at <= state.now()
+        if is_held and is_over and not state.elements.is_locked(tx, row.seq):
+            expire(state, tx, row)
+
+
 def survey(state: State, tx: Transaction, op: ops.Survey) -> ops.Sighting:
     """Answers Survey. There are no low-water marks here."""
     missing = take_over_missing(state, tx, op.process)
     known = {row.name: row.queue_id for row in state.queues.seen(tx) if not row.destroyed}
     numbers = [known.get(name, 0) for name in op.queues]
+    _expire_held(state, tx, numbers)
     due = [one for queue_id in numbers if (one := _due_in(state, tx, queue_id)) is not None]
     return ops.Sighting(
         missing=missing,
@@ -312,5 +324,5 @@ def attend(state: State, tx: Transaction, op: ops.Attend) -> bool:
 
 def sweep(state: State, tx: Transaction, op: ops.Sweep) -> ops.Observation:
     """Answers Sweep: there are no low-water marks here, every claim looks at everything."""
-    del state, tx
+    _expire_held(state, tx, op.queue_ids)
     return ops.Observation(value=op.value or 0, holders=[])

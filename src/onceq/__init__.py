@@ -59,7 +59,7 @@ from onceq.model.element import (
     Whereabouts,
 )
 from onceq.model.explaining import Explanation, Step
-from onceq.model.held import Held, HeldGroup, Redriven
+from onceq.model.held import Held, HeldGroup, Redriven, Released
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.periodic import Periodic, PeriodicInfo
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
@@ -115,6 +115,7 @@ __all__ = [
     "Recovery",
     "Redriven",
     "Reject",
+    "Released",
     "Reply",
     "ReplyGone",
     "ReplyHeld",

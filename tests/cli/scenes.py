@@ -124,6 +124,27 @@ def held(stage: Stage) -> Played:
 
 
 @contextlib.contextmanager
+def on_hold(stage: Stage) -> Played:
+    stage.qm.alter(ops.AlterQueue(queue="raw", on_failure="hold", abort_limit=1))
+    eid = stage.put()
+    with stage.served() as life:
+        life.abort(life.claim_one("raw"), Charge.CHARGE)
+    yield Asked(eid=eid, reasons=("on_hold",))
+
+
+@contextlib.contextmanager
+def behind_what_is_held(stage: Stage) -> Played:
+    """The head of the line reached its abort limit, and its queue holds it."""
+    change = ops.AlterQueue(queue=STRICT.name, on_failure="hold", abort_limit=1)
+    stage.qm.alter(change)
+    stage.put(STRICT)
+    eid = stage.put(STRICT)
+    with stage.served(STRICT.name) as life:
+        life.abort(life.claim_one(STRICT.name), Charge.CHARGE)
+        yield Asked(eid=eid, reasons=("head",))
+
+
+@contextlib.contextmanager
 def runs(stage: Stage) -> Played:
     with stage.served() as life, stage.qm.clerk("till", RAW) as clerk:
         clerk.send("1", b"x")
@@ -372,6 +393,7 @@ SCENES: Final[dict[str, Scene]] = {
     "similar_name": of_a_similar_name,
     "trimmed": trimmed,
     "held": held,
+    "on_hold": on_hold,
     "runs": runs,
     "server_gone": server_gone,
     "verdict": verdict,
@@ -386,6 +408,7 @@ SCENES: Final[dict[str, Scene]] = {
     "full": full,
     "not_before": not_before,
     "head": head,
+    "head, held": behind_what_is_held,
     "rival": rival,
     "suspect": suspect,
     "line": line,

@@ -72,7 +72,7 @@ CONDITIONS: Final = {
     "claimed_by": {"runs", "server_gone", "verdict", "dequeued", "spark", "planned", "orphaned"},
     "life": {"lost"},
     "expires_at": {"expired"},
-    "role": {"held"},
+    "role": {"held", "on_hold"},
     "together": {"suspect"},
     "charges": {"rival", "verdict"},
     "ran_alone": {"suspect"},

@@ -36,6 +36,7 @@ TABLES = {
     "error list --group": held.GROUP_COLUMNS,
     "redrive": held.REDRIVEN_COLUMNS,
     "redrive --dry-run": held.DRY_COLUMNS,
+    "error retry": held.RELEASED_COLUMNS,
     "client list": clients.COLUMNS,
     "periodic list": periodics.COLUMNS,
     "client forget": ("name", *clients.FORGOTTEN),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ALL = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
-FORMER = {"create_queue": 2, "alter_queue": 1}
+FORMER = {"create_queue": 3, "alter_queue": 2}
 """How many former signatures of a function are kept for old code."""
 
 

@@ -48,6 +48,10 @@ NOT_SIMULATED = {
         ],
         "no schedule lasts for a tick: tests/conformance, proof/fault_ticks.py",
     ),
+    **dict.fromkeys(
+        ["RetryHeld", "GiveUpHeld"],
+        "the checker knows no operator who runs anew what was given up: tests/conformance",
+    ),
     "SetTerms": "the checker knows one abort limit: tests/conformance, tests/engine/test_terms.py",
     "MayTend": "answered at once, without a step: it asks the process, not the queue manager",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",

@@ -1,8 +1,9 @@
-"""`onceq error list` and `redrive`: what failed and is held in error queues, and its next run."""
+"""`onceq error` and `redrive`: what failed or is held, and its next run."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -16,8 +17,8 @@ from onceq.cli.old_requests import as_eid
 from onceq.cli.output import hint
 from onceq.cli.requests import as_row, as_time
 from onceq.errors import InvalidValue
-from onceq.model.element import ElementState
-from onceq.model.held import Held, HeldSearch, Redriven
+from onceq.model.element import ElementState, Unheld
+from onceq.model.held import Held, HeldSearch, Redriven, Released
 
 error_app: Final = typer.Typer(
     no_args_is_help=True, help="Errors: list requests that failed and are held."
@@ -26,12 +27,21 @@ error_app: Final = typer.Typer(
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "where", "error")
 GROUP_COLUMNS: Final = ("count", "queue", "code", "first_at", "last_at", "eid", "where", "text")
 REDRIVEN_COLUMNS: Final = ("old_eid", "eid", "rid")
+RELEASED_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "fate")
 DRY_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "failed_at", "code", "error")
 FRAME: Final = re.compile(r'^ *File "(.*[/\\])?([^/\\"]+)", line (\d+), in (.+)$', re.MULTILINE)
 NOT_THE_USERS: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]"
 )
 """Directories of packages and of the standard library."""
+Eid = Annotated[
+    str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
+]
+Every = Annotated[bool, typer.Option("--all", help="Everything that the other options choose.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Do nothing; only say how many it would be, and which.")
+]
+Most = Annotated[int, typer.Option(min=1, help="At most this many, those that failed first.")]
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or what to choose with --all."""
 DRY: Final = {(True, False, False), (False, True, True), (False, True, False)}
@@ -108,7 +118,7 @@ def list_errors(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most this many.")] = 100,
 ) -> None:
-    """List what failed and is held in error queues, the latest first, or in groups.
+    """List what failed and is held for an operator, the latest first, or in groups.
 
     WHERE is the line of the handler that raised; --json shows the whole traceback. Of a group it is
     that of the example, EID: the one that failed last.
@@ -129,29 +139,17 @@ def list_errors(
 def redrive(
     invoked: Invocation,
     chosen: Chosen,
-    eid: Annotated[
-        str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
-    ] = None,
+    eid: Eid = None,
     *,
-    every: Annotated[
-        bool, typer.Option("--all", help="Everything that the other options choose.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many would be redriven, and which.")
-    ] = False,
-    limit: Annotated[
-        int, typer.Option(min=1, help="At most this many, those that failed first.")
-    ] = 100_000,
+    every: Every = False,
+    dry_run: DryRun = False,
+    limit: Most = 100_000,
 ) -> int:
     """Run failed requests again, as new requests linked to the old ones.
 
     One by its EID, or with --all everything that the other options choose.
     """
-    if (eid is not None, chosen.is_some, every) not in (DRY if dry_run else REDRIVES):
-        raise InvalidValue(
-            "give an EID; or what to redrive (--queue, --code, --text, --client, --since, --until) "
-            "and --all, or --dry-run to see it first"
-        )
+    _check_choice(chosen, eid, every=every, dry_run=dry_run)
     search = chosen.search
     search["limit"] = limit
     with invoked.open() as qm:
@@ -163,6 +161,82 @@ def redrive(
     if dry_run:
         return _say_which(invoked, [one.old for one in redriven])
     return _say_what(invoked, redriven)
+
+
+def _check_choice(chosen: Chosen, eid: str | None, *, every: bool, dry_run: bool) -> None:
+    """Raises InvalidValue unless one is meant, or what to choose and that all of it is meant."""
+    if (eid is not None, chosen.is_some, every) not in (DRY if dry_run else REDRIVES):
+        raise InvalidValue(
+            "give an EID; or which are meant (--queue, --code, --text, --client, --since, --until) "
+            "and --all, or --dry-run to see it first"
+        )
+
+
+@command(error_app, "retry")
+def retry(
+    invoked: Invocation,
+    chosen: Chosen,
+    eid: Eid = None,
+    *,
+    every: Every = False,
+    dry_run: DryRun = False,
+    limit: Most = 100_000,
+) -> int:
+    """Have what its own queue holds (--on-failure hold) run again, as itself, counted anew.
+
+    One by its EID, or with --all everything that the other options choose.
+    """
+    return _release(invoked, _Choice(chosen, eid, every, dry_run, limit), QueueManager.retry_held)
+
+
+@command(error_app, "give-up")
+def give_up(
+    invoked: Invocation,
+    chosen: Chosen,
+    eid: Eid = None,
+    *,
+    every: Every = False,
+    dry_run: DryRun = False,
+    limit: Most = 100_000,
+) -> int:
+    """Fail what its own queue holds (--on-failure hold) for good, with its failure reply.
+
+    One by its EID, or with --all everything that the other options choose.
+    """
+    return _release(invoked, _Choice(chosen, eid, every, dry_run, limit), QueueManager.give_up_held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What was given to `retry` and `give-up`."""
+
+    chosen: Chosen
+    eid: str | None
+    every: bool
+    dry_run: bool
+    limit: int
+
+
+def _release(invoked: Invocation, given: _Choice, act: Callable[..., list[Released]]) -> int:
+    """Retries or gives up what is meant, and says what became of each."""
+    _check_choice(given.chosen, given.eid, every=given.every, dry_run=given.dry_run)
+    search = given.chosen.search
+    search["limit"] = given.limit
+    with invoked.open() as qm:
+        if given.eid is not None:
+            search["eid"] = _required_eid(qm, given.eid)
+        released = act(qm, dry_run=given.dry_run, **search)
+    rows = [asdict(one.old) | {"fate": one.fate and one.fate.value} for one in released]
+    invoked.output.rows(RELEASED_COLUMNS, rows)
+    if given.dry_run:
+        text = f"onceq: {len(released)} would be, and nothing was done: it is a dry run"
+        invoked.output.event("dry_run", text, count=len(released))
+        return OK
+    if not released:
+        hint("onceq: no queue holds such a one: `onceq error list` shows what is held, and where")
+        return NOT_FOUND if given.eid is not None else OK
+    done = {Unheld.RETRIED, Unheld.GIVEN_UP}
+    return OK if all(one.fate in done for one in released) else VIOLATION
 
 
 def _redrive_one(invoked: Invocation, qm: QueueManager, eid: UUID) -> int:

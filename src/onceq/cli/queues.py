@@ -31,6 +31,7 @@ NOTES: Final = {
     "order": "strict: one element at a time, the first that was sent first.",
     "depth_max": "The most elements that the queue takes.",
     "bytes_max": "The most bytes of their bodies together.",
+    "on_failure": "fail, or hold: what reaches its abort limit waits here for an operator.",
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 
@@ -54,6 +55,7 @@ class Changes:
     body_bytes_max: int | None = None
     tag_bytes_max: int | None = None
     keep_body: bool | None = None
+    on_failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from onceq.model.admin_ops import Load, QueueLoad, SessionLoad
 
 QUEUE_COLUMNS: Final = (
     *("queue", "open", "waiting", "claimed", "back-off", "oldest", "done/s", "aborted/s"),
-    *("servers", "suspect"),
+    *("servers", "suspect", "held"),
 )
 SERVER_COLUMNS: Final = ("server", "does", "for", "rid", "queue", "started")
 OPEN: Final = {
@@ -116,6 +116,7 @@ def _queue_row(one: QueueLoad) -> dict[str, str]:
         "aborted/s": f"{one.aborted_per_s:.1f}",
         "servers": str(one.servers),
         "suspect": str(one.suspect),
+        "held": str(one.held),
     }
 
 

@@ -10,7 +10,16 @@ from typing import Final
 from onceq.errors import QueueNotFound
 from onceq.manager import program
 from onceq.model import names, ops
-from onceq.model.held import FindHeld, GroupHeld, Held, HeldGroup, HeldSearch, Redriven, check_held
+from onceq.model.held import (
+    FindHeld,
+    GroupHeld,
+    Held,
+    HeldGroup,
+    HeldSearch,
+    Redriven,
+    Released,
+    check_held,
+)
 
 LIMIT: Final = 100
 REDRIVEN_MOST: Final = 100_000
@@ -40,13 +49,45 @@ def redrive(search: HeldSearch, *, dry_run: bool) -> ops.Program[list[Redriven]]
     names.check_flag("dry_run", dry_run)
     where, limit = check_held("redrive_held", search, REDRIVEN_MOST)
     yield from _queue_is_there(where.queue)
-    found = yield from FindHeld(where=where, limit=limit, earliest=True)
+    found = yield from FindHeld(where=where, limit=limit, earliest=True, own=False)
     if dry_run:
         return [Redriven(old=one) for one in found]
     redriven: list[Redriven] = []
     for one in found:
         redriven.append((yield from _redrive(one)))  # noqa: PERF401 # no comprehension yields
     return redriven
+
+
+def release(
+    called: str,
+    search: HeldSearch,
+    op: type[ops.RetryHeld | ops.GiveUpHeld],
+    *,
+    dry_run: bool,
+) -> ops.Program[list[Released]]:
+    """Retries, or gives up, what its own queue holds now, the earliest failure first.
+
+    Each in a transaction of its own. dry_run: only says what would be. Raises as `find` does.
+    """
+    names.check_flag("dry_run", dry_run)
+    where, limit = check_held(called, search, REDRIVEN_MOST)
+    yield from _queue_is_there(where.queue)
+    found = yield from FindHeld(where=where, limit=limit, earliest=True, own=True)
+    released: list[Released] = []
+    for one in found:
+        fate = None if dry_run else (yield from op(eid=one.eid))
+        released.append(Released(old=one, fate=fate))
+    return released
+
+
+def retry(search: HeldSearch, *, dry_run: bool) -> ops.Program[list[Released]]:
+    """Has what its queue holds run again, as itself; see `release`."""
+    return release("retry_held", search, ops.RetryHeld, dry_run=dry_run)
+
+
+def give_up(search: HeldSearch, *, dry_run: bool) -> ops.Program[list[Released]]:
+    """Fails what its queue holds, with its failure reply; see `release`."""
+    return release("give_up_held", search, ops.GiveUpHeld, dry_run=dry_run)
 
 
 def _redrive(old: Held) -> ops.Program[Redriven]:

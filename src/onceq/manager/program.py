@@ -26,6 +26,7 @@ from onceq.model.element import (
 )
 from onceq.model.explaining import Asked
 from onceq.model.queue import (
+    ON_FAILURE,
     RANGES,
     Queue,
     QueueInfo,
@@ -214,6 +215,8 @@ def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
             names.check_flag(name, getattr(change, name))
     if change.limits is not None:
         check_limits(change.limits)
+    if change.on_failure is not None:
+        names.check_choice("on_failure", change.on_failure, ON_FAILURE)
     return change
 
 

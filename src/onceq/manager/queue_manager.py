@@ -32,7 +32,7 @@ from onceq.model.element import (
     Search,
 )
 from onceq.model.explaining import Explanation
-from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven
+from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven, Released
 from onceq.model.periodic import Periodic
 from onceq.model.queue import Queue, QueueInfo, Terms
 
@@ -210,7 +210,7 @@ class QueueOperations(RegistrationOperations):
         return self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     def held(self, **search: Unpack[HeldSearch]) -> list[Held]:
-        """Returns what failed and is held in error queues, the latest first; see HeldSearch.
+        """Returns what failed and is held, the latest first; see HeldSearch.
 
         limit: 100 unless one is given. QueueNotFound, InvalidName, InvalidValue.
         """
@@ -230,6 +230,24 @@ class QueueOperations(RegistrationOperations):
         dry_run: nothing is redriven; the answer says what would be. Raises as `held` does.
         """
         return self._link.run(held.redrive(search, dry_run=dry_run))
+
+    def retry_held(self, *, dry_run: bool = False, **search: Unpack[HeldSearch]) -> list[Released]:
+        """Has what its own queue holds (`on_failure="hold"`) run again, as itself; see HeldSearch.
+
+        With the same rid, and its aborts counted anew; those that failed first before, each in a
+        transaction of its own. What has expired or was killed meanwhile is not run: see `fate`.
+        limit: 100,000 unless one is given. dry_run: nothing happens. Raises as `held` does.
+        """
+        return self._link.run(held.retry(search, dry_run=dry_run))
+
+    def give_up_held(
+        self, *, dry_run: bool = False, **search: Unpack[HeldSearch]
+    ) -> list[Released]:
+        """Fails what its own queue holds, for good: the failure reply, and the error queue.
+
+        Otherwise like `retry_held`.
+        """
+        return self._link.run(held.give_up(search, dry_run=dry_run))
 
     def lookup(
         self, rid: str | None = None, *, archive: bool = False, **search: Unpack[Places]

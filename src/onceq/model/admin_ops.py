@@ -200,9 +200,9 @@ class ListSessions(Op[list[SessionLoad]]):
 class QueueLoad:
     """A queue of requests, and what is done with it. ready: elements that may be claimed.
 
-    backing_off: that wait for their time. oldest_s: the age of its oldest element; None: it has
-    none. done_per_s, aborted_per_s: of executions in the last minute. servers: processes that serve
-    it and live, and Spark servers.
+    backing_off: that wait for their time. held: that it holds for an operator. oldest_s: the age of
+    its oldest element; None: it has none. done_per_s, aborted_per_s: of executions in the last
+    minute. servers: processes that serve it and live, and Spark servers.
     """
 
     queue: str
@@ -216,6 +216,7 @@ class QueueLoad:
     servers: int
     enqueue_started: bool
     dequeue_started: bool
+    held: int
 
 
 class MeasureQueues(Op[list[QueueLoad]]):

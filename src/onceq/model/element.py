@@ -82,8 +82,8 @@ class ElementState(Word):
     """Where a rid is (G4), as `where`, `lookup` and the view `requests` say it.
 
     WAITING: until not_before. SUSPECT: it will run alone. EXECUTING: it is claimed. REPLIED: its
-    reply is waiting, or not acknowledged; KEPT: it was. HELD: in an error queue. FINISHED: it has
-    ended.
+    reply is waiting, or not acknowledged; KEPT: it was. HELD: for an operator, in an error queue,
+    or in its own queue. FINISHED: it has ended.
     """
 
     QUEUED = "queued"
@@ -148,12 +148,28 @@ COUNTED: Final = frozenset({Charge.CHARGE, Charge.REJECT})
 
 
 class Fate(enum.Enum):
-    """What became of an element that was aborted. RUNNING: nothing yet; its transaction is open."""
+    """What became of an element that was aborted. RUNNING: nothing yet; its transaction is open.
+
+    HELD: it has reached its abort limit, and its queue holds it for an operator (G3).
+    """
 
     RETURNED = "returned"
     FAILED = "failed"
+    HELD = "held"
     LOST = "lost"
     RUNNING = "running"
+
+
+class Unheld(enum.Enum):
+    """What became of an element that its queue held. EXPIRED: its time was over before.
+
+    RETRIED: it runs again, as itself. GIVEN_UP: it has failed. NOT_HELD: nothing happened.
+    """
+
+    RETRIED = "retried"
+    GIVEN_UP = "given_up"
+    EXPIRED = "expired"
+    NOT_HELD = "not_held"
 
 
 class Lane(enum.IntEnum):
@@ -214,7 +230,8 @@ class Element:
 class Whereabouts:
     """Where a request is (C9).
 
-    state: never KEPT or HELD: such a request is REPLIED or FINISHED. server_host, server_pid: of
+    state: never KEPT: such a request is REPLIED or FINISHED. HELD: in its own queue; one that is
+    held in an error queue is REPLIED or FINISHED, too. server_host, server_pid: of
     the process that has claimed it. begun_at: when its execution began; None if none is under way,
     or if this role may not see that server's session. attempts: see `attempts_of`. outcome: of its
     end. code, error: of its end, or of the last abort.

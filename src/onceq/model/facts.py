@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from onceq.model.element import Lane
+from onceq.model.element import Lane, Role
 
 COUNTED_MAX: Final = 1000
 """What stands before an element is counted up to this."""
@@ -64,6 +64,7 @@ class Facts:
     others: int
     before: int
     code: str | None = None
+    role: str = Role.REQUEST
 
     @property
     def phase(self) -> str:

@@ -1,4 +1,4 @@
-"""What failed and is held in error queues, one by one and in groups (spec Q4, X9). Pure."""
+"""What failed and is held for an operator, one by one and in groups (spec Q4, G3, X9). Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from onceq.model import names
+from onceq.model.element import Unheld
 from onceq.model.ops.base import Integer, Op
 
 TEXT_BYTES_MAX: Final = 1 << 20
@@ -37,19 +38,22 @@ class HeldSearch(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A failed element that an error queue holds.
+    """A failed element in an error queue; or one at its abort limit, in a queue that holds it.
+
+    The latter has not failed yet, and owes its reply still.
 
     queue: in which it failed; None: history does not tell any more, and several queues have this
-    error queue. code, error: of its failure. attempts: executions that were charged to it.
-    failed_at: None if history does not tell; then it counts as failed at enqueued_at. is_reply: it
-    is a reply, whose processing by its client failed (spec C15); it has no code.
+    error queue. error_queue: None: its own queue holds it. code, error: of its failure. attempts:
+    executions that were charged to it. failed_at: of the last abort in a queue that holds; None if
+    history does not tell; then it counts as failed at enqueued_at. is_reply: it is a reply, whose
+    processing by its client failed (spec C15); it has no code.
     """
 
     eid: UUID
     rid: str
     registrant: str | None
     queue: str | None
-    error_queue: str
+    error_queue: str | None
     code: str | None
     error: str | None
     attempts: int
@@ -68,7 +72,7 @@ class HeldGroup:
 
     count: int
     queue: str | None
-    error_queue: str
+    error_queue: str | None
     code: str | None
     text: str | None
     first_at: datetime | None
@@ -90,6 +94,14 @@ class Redriven:
     refused: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """What its queue held and was to be retried or given up. fate: None: it was a dry run."""
+
+    old: Held
+    fate: Unheld | None = None
+
+
 class HeldWhere(msgspec.Struct, frozen=True, kw_only=True):
     """What HeldSearch says but for its limit, checked. In an Op it stands for its fields."""
 
@@ -103,15 +115,19 @@ class HeldWhere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindHeld(Op[list[Held]]):
-    """What error queues hold: the latest failures first, or the earliest."""
+    """What is held: the latest failures first, or the earliest.
+
+    own: only what its own queue holds, or only what error queues hold; None: both.
+    """
 
     where: HeldWhere
     limit: Integer
     earliest: bool = False
+    own: bool | None = None
 
 
 class GroupHeld(Op[list[HeldGroup]]):
-    """What error queues hold, by what failed alike, the largest first. limit: of groups."""
+    """What is held, by what failed alike, the largest first. limit: of groups."""
 
     where: HeldWhere
     limit: Integer

@@ -41,6 +41,7 @@ BATCH_MAX = 1000
 IsolationLevel: TypeAlias = Literal["read committed", "repeatable read", "serializable"]
 ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = get_args(IsolationLevel)
 ORDERS: Final = ("strict",)
+ON_FAILURE: Final = ("fail", "hold")
 RANGES: Final = {
     "abort_limit": (1, 1000),
     "retry_limit": (0, 1000),
@@ -140,7 +141,9 @@ class QueueSettings:
     keep_body: history keeps request and reply bodies. error_queue: None means NAME.error. order:
     "strict" runs one element at a time, the first that was sent first, and takes no priority, no
     not_before, no dequeue by eid and no Spark (Q8); None: in about that order, many at a time. It
-    is chosen when the queue is created. limits: how much the queue takes.
+    is chosen when the queue is created. limits: how much the queue takes. on_failure: "hold" keeps
+    what reaches its abort limit in the queue itself, without a reply, until an operator has it run
+    again or gives it up (G3); what is rejected fails at once, as ever.
     """
 
     abort_limit: int = 5
@@ -155,6 +158,7 @@ class QueueSettings:
     error_queue: str | None = None
     order: str | None = None
     limits: Limits = UNLIMITED
+    on_failure: str = "fail"
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
@@ -167,6 +171,7 @@ class QueueSettings:
         if self.order is not None:
             names.check_choice("order", self.order, ORDERS)
         check_limits(self.limits)
+        names.check_choice("on_failure", self.on_failure, ON_FAILURE)
 
 
 def check_limits(limits: object) -> None:
@@ -225,6 +230,7 @@ class Settings(TypedDict, total=False):
     error_queue: str | None
     order: str | None
     limits: Limits
+    on_failure: str
 
 
 class Terms(TypedDict, total=False):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceq.model.element import Lane
+from onceq.model.element import Lane, Role
 from onceq.model.facts import Facts, Unknown
 
 
@@ -86,9 +86,17 @@ WHYS: Final = (
         "ask the client; its `recover()` says what it has sent last",
     ),
     Why(
+        "on_hold",
+        "held",
+        lambda f: f.role != Role.FAILED,
+        "it was aborted {f.aborts} time(s), the last time by {f.code}, and queue {f.queue} holds "
+        "it for an operator",
+        "mend the cause, then `onceq error retry {f.eid}`; or `onceq error give-up {f.eid}`",
+    ),
+    Why(
         "held",
         "held",
-        lambda _: True,
+        lambda f: f.role == Role.FAILED,
         "it has failed, and is held in {f.queue}",
         "mend the cause, then `onceq redrive {f.eid}`",
     ),

@@ -66,7 +66,7 @@ def account(
     for one in failed:
         fate, is_faulty = yield from _abort(session, life, queue, one)
         session.counts.failed += fate is Fate.FAILED
-        session.counts.returned += fate is Fate.RETURNED
+        session.counts.returned += fate in {Fate.RETURNED, Fate.HELD}
         session.counts.claims_lost += fate is Fate.LOST
         faulty = faulty or is_faulty
     return faulty

@@ -105,6 +105,7 @@ _SETTINGS = (
     ("settings.order", "text"),
     ("settings.limits.depth", "bigint"),
     ("settings.limits.bytes", "bigint"),
+    ("settings.on_failure", "text"),
 )
 _CHANGES = (
     ("queue", "text"),
@@ -121,6 +122,7 @@ _CHANGES = (
     ("limits.is_given", "boolean"),
     ("limits.depth", "bigint"),
     ("limits.bytes", "bigint"),
+    ("on_failure", "text"),
 )
 
 _SEND = (

@@ -47,20 +47,26 @@ _WANTED: Final = (
     ("where.until", "timestamptz"),
     ("limit", "integer"),
 )
-# Of each queue, what stands in the lane of what is held, by its index. Where an element failed
-# is told by history or, as in redrive (element.sql), by the only queue that has this error queue.
+# Of each queue, what stands in the lane of what is held, by its index: what has failed, and what
+# its own queue holds. Where an element failed is told by history or, as in redrive (element.sql),
+# by the only queue that has this error queue.
 _HELD: Final = f"""
-with wanted (eid, queue, code, text, registrant, since, until, most, earliest) as materialized (
+with wanted (eid, queue, code, text, registrant, since, until, most, earliest, own)
+as materialized (
     select {{marks}}
 ), held as (
-    select e.eid, e.rid, r.name as registrant, coalesce(h.queue, o.queue) as queue,
-        q.name as error_queue, e.code, e.error, {_masked("e.error")} as text,
+    select e.eid, e.rid, r.name as registrant,
+        case when e.role = 'failed' then coalesce(h.queue, o.queue) else q.name end as queue,
+        case when e.role = 'failed' then q.name end as error_queue,
+        e.code, e.error, {_masked("e.error")} as text,
         case when e.outcome is null then e.aborts else e.faults end::integer as attempts,
-        e.enqueued_at, h.finished_at as failed_at, e.outcome is not null as is_reply,
-        coalesce(h.finished_at, e.enqueued_at) as moment
+        e.enqueued_at, coalesce(h.finished_at, a.ended_at) as failed_at,
+        e.outcome is not null as is_reply,
+        coalesce(h.finished_at, a.ended_at, e.enqueued_at) as moment
     from {{schema}}.queue q
     join {{schema}}.element e
-        on e.queue_id = q.queue_id and e.lane = {Lane.HELD} and e.role = 'failed'
+        on e.queue_id = q.queue_id and e.lane = {Lane.HELD}
+    cross join wanted
     left join {{schema}}.registrant r on r.registrant_id = e.failed_of
     left join lateral (
         select x.name as queue, f.finished_at
@@ -70,7 +76,11 @@ with wanted (eid, queue, code, text, registrant, since, until, most, earliest) a
         select min(x.name) as queue from {{schema}}.queue x
         where x.error_queue_id = e.queue_id and x.destroyed_at is null having count(*) = 1
     ) o on true
+    left join lateral (
+        select max(x.ended_at) as ended_at from {{schema}}.attempt x
+        where x.eid = e.eid and e.role <> 'failed') a on true
     where q.kind <> 'reply'
+        and (wanted.own is null or wanted.own = (e.role <> 'failed'))
 ), found as (
     select h.*, w.earliest, w.most from held h cross join wanted w
     where (w.eid is null or h.eid = w.eid) and (w.code is null or h.code = w.code)
@@ -86,10 +96,10 @@ SPECIAL: Final[dict[type[Op[Any]], Special]] = {
         "sql": f"{_HELD} select {columns_of(list[held.Held])} from found"
         " order by case when earliest then moment end, case when earliest then eid end,"
         " moment desc, eid desc limit (select most from wanted)",
-        "parameters": (*_WANTED, ("earliest", "boolean")),
+        "parameters": (*_WANTED, ("earliest", "boolean"), ("own", "boolean")),
     },
     held.GroupHeld: {
-        "sql": _HELD.replace("{marks}", "{marks}, false")
+        "sql": _HELD.replace("{marks}", "{marks}, false, null::boolean")
         + " select count(*) as count, queue, error_queue, code, text,"
         " min(failed_at) as first_at, max(failed_at) as last_at,"
         " (array_agg(eid order by moment desc, eid desc))[1] as eid"

@@ -52,6 +52,7 @@ FUNCTION_FILES = (
     "spent",
     "limits",
     "terms",
+    "hold",
     "queue",
     "request",
     "outstanding",

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from onceq.model.element import Element, Fate, KillAnswer, RequestState
+from onceq.model.element import Element, Fate, KillAnswer, RequestState, Unheld
 from onceq.model.ops.base import Identity, Integer, Op, SmallInt
 
 
@@ -143,6 +143,18 @@ class Kill(Op[KillAnswer], changes="a request is killed, and its cancelled reply
 
 class Redrive(Op[tuple[UUID, str] | None], changes="a failed request is sent anew"):
     """Runs a failed request again; returns the (eid, rid) that it now has; None: it is not held."""
+
+    eid: UUID
+
+
+class RetryHeld(Op[Unheld], changes="what its queue holds runs again, as itself"):
+    """Has an element that its queue holds run again, its aborts counted anew (G3)."""
+
+    eid: UUID
+
+
+class GiveUpHeld(Op[Unheld], changes="what its queue holds fails, with its failure reply"):
+    """Fails an element that its queue holds, with its failure reply (G3)."""
 
     eid: UUID
 

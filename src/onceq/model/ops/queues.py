@@ -16,7 +16,7 @@ class CreateQueue(Op[bool], changes="a queue is made"):
 class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     """Changes the given settings; None leaves one as it is. QueueNotFound.
 
-    limits: both of them; `Limits()` takes them away.
+    limits: both of them; `Limits()` takes them away. on_failure: of what fails from now on.
     """
 
     queue: str
@@ -31,6 +31,7 @@ class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     dequeue_started: bool | None = None
     retry_limit: Integer | None = None
     limits: Limits | None = None
+    on_failure: str | None = None
 
 
 class DestroyQueue(Op[bool], changes="a queue is destroyed"):

@@ -34,7 +34,7 @@ _ATTEMPTS: Final = ["eid", "charge", "code"]
 _TAGS: Final = ["registrant", "thread", "sent_rid", "sent_no", "received_rid"]
 _STATE: Final = f"""
 case when role = '{Role.REPLY}' then '{ElementState.REPLIED}'
-    when role = '{Role.FAILED}' then '{ElementState.HELD}'
+    when lane = {Lane.HELD} then '{ElementState.HELD}'
     when is_claimed then '{ElementState.EXECUTING}'
     when lane = {Lane.DUE} then '{ElementState.WAITING}'
     when lane = {Lane.SUSPECT} then '{ElementState.SUSPECT}' else '{ElementState.QUEUED}' end

@@ -42,10 +42,11 @@ _WAITS: Final = f"role in ('{Role.REQUEST}', '{Role.REPLY}') and lane <> {Lane.K
 _STATE: Final = (
     f"case when role = '{Role.REPLY}' and lane = {Lane.KEPT} then '{ElementState.KEPT}'"
     f" when role = '{Role.REPLY}' then '{ElementState.REPLIED}'"
-    f" when role = '{Role.FAILED}' then '{ElementState.HELD}' else '{ElementState.QUEUED}' end"
+    f" when lane = {Lane.HELD} then '{ElementState.HELD}' else '{ElementState.QUEUED}' end"
 )
 _STUCK: Final = {
-    "held in an error queue": f"lane = {Lane.HELD}",
+    "held in an error queue": f"lane = {Lane.HELD} and role = '{Role.FAILED}'",
+    "held in its own queue": f"lane = {Lane.HELD}",
     "suspect": f"lane = {Lane.SUSPECT}",
     "reply not collected": f"role = '{Role.REPLY}' and lane = {Lane.REPLY} and since <= {{late}}",
     "executing for long": "is_claimed and since <= {late}",

@@ -14,7 +14,9 @@
 --   11       suspect: something ended while it ran, and it     as in 10        it ends
 --            may have been the cause (G7); it runs alone,
 --            or with half of its batch (ADR 29)
---   12       held in an error queue: nobody claims it          as it was       an operator redrives it
+--   12       held for an operator: nobody claims it.           as it was       an operator redrives it
+--            failed, in an error queue; or
+--            a request of a queue that holds (hold.sql)        when it expires it is retried or given up; it ends
 --   13       a reply that its client acknowledged, kept for    the order of    a later one is kept instead
 --            rereceive; everywhere else it is gone             acknowledging
 --

@@ -161,7 +161,7 @@ language sql stable as $$
 $$;
 
 -- Returns a claimed element, charged as the evidence says (G7):
---   charge       an abort of its own; the n-th fails it
+--   charge       an abort of its own; the n-th fails it, or has its queue hold it
 --   reject       the handler gave it up; it fails now
 --   environment  the environment failed; counted only if this server has finished others since the
 --                last abort: uncharged up to its queue's retry limit, then it runs alone and is charged
@@ -173,7 +173,7 @@ $$;
 -- One that may run with others is no suspect of its own yet, and never charged as one. The abort limit and the error queue
 -- are those of its queue, or of the terms on which p_server had claimed it (`queue_for`).
 -- p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
--- holds the row's lock. Returns 'failed' or 'returned'.
+-- holds the row's lock. Returns 'failed', 'held' or 'returned'.
 create or replace function onceq.return_element(
     e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,
     p_after_s double precision default null, p_together smallint default null
@@ -207,6 +207,10 @@ begin
     if p_charge in ('charge', 'reject') then
         e.aborts := e.aborts + 1;
         if p_charge = 'reject' or e.aborts >= q.abort_limit then
+            if p_charge = 'charge' and q.holds then
+                perform onceq.hold_element(e, p_code, p_error);
+                return 'held';
+            end if;
             perform onceq.fail_element(e, p_code, p_error, p_server, q.error_queue_id);
             return 'failed';
         end if;

@@ -108,7 +108,8 @@ create or replace function onceq.examine(p_eid uuid) returns table (
     returned bigint, enqueued_at timestamptz, not_before timestamptz, expires_at timestamptz, is_started boolean,
     is_strict boolean, is_lost boolean, is_hidden boolean, locked_by integer, line_by integer, head uuid, head_rid text,
     head_rule text, rival uuid, holder text, holder_name text, holder_host text, holder_pid integer, is_alive boolean,
-    began_at timestamptz, missed_at timestamptz, sessions bigint, busy bigint, gone bigint, others bigint, before bigint, code text
+    began_at timestamptz, missed_at timestamptz, sessions bigint, busy bigint, gone bigint, others bigint, before bigint, code text,
+    role text
 )
 language sql stable
 set enable_seqscan = off as $$
@@ -121,7 +122,7 @@ set enable_seqscan = off as $$
             when x.lane = 11 /* suspect */ then onceq.who_holds('onceq.element', 11 /* suspect */) end,
         h.eid, h.rid, case when h.seq is not null then first.rule end, onceq.rival_of(y.e),
         c.kind, c.name, c.host, c.pid, c.is_alive, c.began_at, c.missed_at, s.sessions, s.busy, s.gone, s.others,
-        onceq.count_before(y.e, 1000), x.code
+        onceq.count_before(y.e, 1000), x.code, x.role::text
     from onceq.element x
     cross join lateral (select x as e) y
     join onceq.queue q on q.queue_id = x.queue_id

@@ -39,7 +39,7 @@ set enable_seqscan = off as $$
         where a.ended_at > onceq.now() - make_interval(secs => p_over_s) group by 1
 $$;
 
--- The queues of requests. ready: may be claimed; backing_off: wait for their time; oldest_s: the age of the oldest; servers:
+-- The queues of requests. ready: may be claimed; backing_off: wait for their time; held: for an operator; oldest_s: the age of the oldest; servers:
 -- processes that serve it and live, and Spark servers. done_per_s, aborted_per_s: in the last minute.
 create or replace view onceq.queue_load as
 select q.name as queue, q.ready, q.claimed, q.waiting as backing_off, q.suspect,
@@ -48,7 +48,7 @@ select q.name as queue, q.ready, q.claimed, q.waiting as backing_off, q.suspect,
     (select count(distinct s.process) from onceq.server_load s where s.is_alive and q.name = any (s.queues))
         + (select count(*) from onceq.spark_server p where p.queue_id = q.queue_id
             and onceq.who_holds('onceq.spark_group', p.server_id) is not null) as servers,
-    q.enqueue_started, q.dequeue_started
+    q.enqueue_started, q.dequeue_started, q.held
 from onceq.queues q
 left join onceq.rates(60) r on r.queue = q.name
 left join onceq.count_aborts(60) a on a.queue_id = q.queue_id

@@ -59,7 +59,7 @@ begin
         where r.name = p_name collate "C" order by r.thread;
 end $$;
 
--- Where a request of a client is (C9): queued, waiting, suspect, executing, replied or finished; no row
+-- Where a request of a client is (C9): queued, waiting, suspect, executing, held, replied or finished; no row
 -- if it was never sent. The server is the one that has claimed it. begun_at: when its execution began, that is,
 -- when the transaction began whose started marker names it; null if it has not begun, or if this
 -- role may not see that server's session.
@@ -72,7 +72,7 @@ begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     return query select e.rid, case when e.claimed_by is not null then 'executing'
                 when e.lane = 10 /* due */ and e.not_before > onceq.now() then 'waiting'
-                when e.lane = 11 /* suspect */ then 'suspect' else 'queued' end,
+                when e.lane = 11 /* suspect */ then 'suspect' when e.lane = 12 /* held */ then 'held' else 'queued' end,
             e.eid, q.name, e.aborts, e.enqueued_at, e.not_before, s.host, s.pid, a.xact_start,
             null::timestamptz, null, e.code, e.error
         from onceq.element e join onceq.queue q on q.queue_id = e.queue_id

@@ -61,6 +61,23 @@ begin
     return true;
 end $$;
 
+-- The same, and what becomes of what fails: 'fail' or 'hold'.
+create or replace function onceq.create_queue(
+    p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,
+    p_backoff_max_ms integer, p_execution_limit_s integer, p_body_bytes_max integer,
+    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text, p_retry_limit integer, p_order text,
+    p_depth bigint, p_bytes bigint, p_on_failure text
+) returns boolean
+language plpgsql volatile as $$
+begin
+    if not onceq.create_queue(p_name, p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s,
+            p_body_bytes_max, p_tag_bytes_max, p_keep_body, p_error_queue, p_retry_limit, p_order, p_depth, p_bytes) then
+        return false;
+    end if;
+    update onceq.queue set holds = true where name = p_name collate "C" and destroyed_at is null and p_on_failure = 'hold';
+    return true;
+end $$;
+
 -- Changes the given settings; null leaves a setting as it is.
 create or replace function onceq.alter_queue(
     p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
@@ -98,6 +115,21 @@ begin
     perform onceq.limit_queue((onceq.find_queue(p_name)).queue_id, p_depth, p_bytes) where p_limits;
     return onceq.alter_queue(p_name, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s,
         p_body_bytes_max, p_tag_bytes_max, p_keep_body, p_enqueue_started, p_dequeue_started, p_retry_limit);
+end $$;
+
+-- The same, and what becomes of what fails from now on: 'fail' or 'hold'; null leaves it.
+create or replace function onceq.alter_queue(
+    p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
+    p_execution_limit_s integer, p_body_bytes_max integer, p_tag_bytes_max integer,
+    p_keep_body boolean, p_enqueue_started boolean, p_dequeue_started boolean, p_retry_limit integer,
+    p_limits boolean, p_depth bigint, p_bytes bigint, p_on_failure text
+) returns boolean
+language plpgsql volatile as $$
+begin
+    update onceq.queue set holds = (p_on_failure = 'hold')
+        where queue_id = (onceq.find_queue(p_name)).queue_id and p_on_failure is not null;
+    return onceq.alter_queue(p_name, p_abort_limit, p_backoff_ms, p_backoff_max_ms, p_execution_limit_s, p_body_bytes_max,
+        p_tag_bytes_max, p_keep_body, p_enqueue_started, p_dequeue_started, p_retry_limit, p_limits, p_depth, p_bytes);
 end $$;
 
 -- Destroys an empty queue; its error queue goes with it if that is empty and serves no other queue.

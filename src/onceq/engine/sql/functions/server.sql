@@ -233,7 +233,7 @@ begin
     update onceq.element x set claimed_by = p_incarnation
         where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
                        and queue_id = p_queue_id and role in ('request', 'datagram')
-                       and (lane <= 9 /* fresh */ or not_before <= onceq.now()) for update skip locked)
+                       and (lane <= 9 /* fresh */ or lane <= 11 /* suspect */ and not_before <= onceq.now()) for update skip locked)
           and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
         returning x.* into e;
     if e.seq is not null and not onceq.dismiss(e) then
@@ -287,7 +287,7 @@ end $$;
 
 -- Ends an execution that failed: after the rollback, in a transaction of its own, so that the
 -- count is durable outside what was aborted (finding 4). The marker is cleared: this execution
--- is accounted for. Returns 'failed' or 'returned', or 'lost' if the incarnation no longer claims the element.
+-- is accounted for. Returns 'failed', 'held' or 'returned', or 'lost' if the incarnation no longer claims the element.
 create or replace function onceq.abort(
     p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null,
     p_after_s double precision default null, p_together smallint default null

@@ -18,7 +18,7 @@ set plan_cache_mode = force_generic_plan as $$
 begin
     numbers := onceq.numbers_of(p_queues);
     if p_value = pg_sequence_last_value('onceq.element_seq_seq') and p_holders = '{}' then  -- nothing new
-        perform onceq.advance(id, p_value) from unnest(numbers) id;
+        perform onceq.advance(id, p_value), onceq.expire_held(id) from unnest(numbers) id;
         value := p_value;
         holders := '{}';
     else

@@ -38,7 +38,8 @@ select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durab
        coalesce(d.ready, 0) as ready, coalesce(d.claimed, 0) as claimed,
        coalesce(d.waiting, 0) as waiting, coalesce(d.suspect, 0) as suspect,
        coalesce(d.held, 0) as held, d.oldest_at, q.retry_limit,
-       case when q.ordered then 'strict' end as in_order, l.depth as depth_max, l.bytes as bytes_max
+       case when q.ordered then 'strict' end as in_order, l.depth as depth_max, l.bytes as bytes_max,
+       case when q.holds then 'hold' else 'fail' end as on_failure
 from onceq.queue q
 left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join onceq.limits l on l.queue_id = q.queue_id
@@ -46,13 +47,13 @@ left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
 -- A row for every place where a rid is (G4): queued, waiting, suspect, executing, replied, kept after
--- its acknowledgement, held in an error queue, or finished. A request that has ended may have several: its
+-- its acknowledgement, held in an error queue or in its own, or finished. A request that has ended may have several: its
 -- history, its reply, and what an error queue holds of it.
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
        case when e.role = 'reply' then case e.lane when 13 /* kept */ then 'kept' else 'replied' end
-            when e.role = 'failed' then 'held'
+            when e.lane = 12 /* held */ then 'held'
             when e.claimed_by is not null then 'executing'
             when e.lane = 10 /* due */ and e.not_before > onceq.now() then 'waiting'
             when e.lane = 11 /* suspect */ then 'suspect'

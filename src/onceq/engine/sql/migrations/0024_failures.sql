@@ -8,3 +8,5 @@ create table onceq.terms (
     error_queue_id integer references onceq.queue,
     primary key (incarnation, queue_id, seq)
 );
+-- Holding (spec G3, ADR 41). holds: what fails at its abort limit is held in the queue itself, for an operator, without reply.
+alter table onceq.queue add column holds boolean not null default false;
