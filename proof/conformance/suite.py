@@ -19,6 +19,7 @@ from proof.conformance import (
     order_behaviours,
     periodic_behaviours,
     processing_behaviours,
+    scan_behaviours,
     server_behaviours,
     stream_behaviours,
     trim_behaviours,
@@ -43,6 +44,7 @@ _ROOMS = (
     limit_behaviours,
     failure_behaviours,
     periodic_behaviours,
+    scan_behaviours,
     trim_behaviours,
 )
 BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(

@@ -73,7 +73,8 @@ def requests(state: State, tx: Transaction) -> list[RequestState]:
     return live + [_finished(state, tx, row) for row in state.history.seen(tx)]
 
 
-def _state_of(state: State, row: ElementRow) -> ElementState:
+def state_of(state: State, row: ElementRow) -> ElementState:
+    """Returns the state in which an element is."""
     if row.lane == Lane.KEPT:
         return ElementState.KEPT
     if row.lane == Lane.HELD or row.role == Role.REPLY:
@@ -107,7 +108,7 @@ def _live(state: State, tx: Transaction, row: ElementRow) -> RequestState:
         state,
         tx,
         row,
-        state=_state_of(state, row),
+        state=state_of(state, row),
         outcome=None if row.outcome is None else row.outcome.value,
         code=row.code,
         error=row.error,

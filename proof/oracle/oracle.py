@@ -6,7 +6,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, OnceqError, StatementRefused
-from onceq.model import admin_ops, desk_ops, ops, periodic_ops, stream_ops
+from onceq.model import admin_ops, desk_ops, ops, periodic_ops, scan, stream_ops
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
     clients,
@@ -19,6 +19,7 @@ from proof.oracle import (
     queues,
     registrations,
     replies,
+    scans,
     servers,
     streams,
     takeover,
@@ -53,6 +54,7 @@ _ROOMS = (
     queues,
     registrations,
     replies,
+    scans,
     servers,
     streams,
     takeover,
@@ -71,7 +73,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.StopWaiting: settle,
     **{
         kind: _NAMED[name_of(kind)]
-        for module in (ops, admin_ops, desk_ops, periodic_ops, stream_ops)
+        for module in (ops, admin_ops, desk_ops, periodic_ops, scan, stream_ops)
         for kind in kinds_of(module)
         if name_of(kind) in _NAMED
     },

@@ -64,6 +64,7 @@ from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.periodic import Periodic, PeriodicInfo
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
 from onceq.model.reasons import Reason
+from onceq.model.scan import Scanned
 from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__
 
@@ -125,6 +126,7 @@ __all__ = [
     "RequestOutcome",
     "RequestState",
     "Retry",
+    "Scanned",
     "Server",
     "ServerStatistics",
     "Settled",

@@ -84,3 +84,25 @@ def test_for_people(cli: Cli) -> None:
     assert listed[0].split()[:3] == ["name", "kind", "depth"]
     assert listed[1].split()[0] == "a-queue-with-a-long-name-that-no-table-may-cut-in-a-pipe"
     assert "abort_limit" in cli("queue", "show", listed[1].split()[0]).out
+
+
+def test_scan_shows_what_is_there_and_leaves_it(cli: Cli, qm: onceq.QueueManager) -> None:
+    queue = onceq.Queue("orders", bytes, bytes)
+    qm.declare(queue)
+    eids = [str(qm.enqueue(queue, b"one", rid="1")), str(qm.enqueue(queue, b"two", rid="2"))]
+    lines = cli.json("queue", "scan", "orders").lines
+    assert [(one["eid"], one["state"], one["body_bytes"]) for one in lines] == [
+        (eid, "queued", 3) for eid in eids
+    ]
+    assert lines[0].keys().isdisjoint({"body", "seq", "lane", "queue_id"})
+    (first,) = cli.json("queue", "scan", "orders", "--limit", "1", "--body").lines
+    assert (first["rid"], first["body"]) == ("1", "b25l")
+    table = cli("queue", "scan", "orders").out
+    assert [line.split()[:3] for line in table.splitlines()[1:]] == [
+        [eids[0], "1", "queued"],
+        [eids[1], "2", "queued"],
+    ]
+    assert cli.json("queue", "scan", "orders.error").lines == []
+    assert "does not exist" in cli("queue", "scan", "nowhere", code=5).err
+    assert cli("queue", "scan", "orders", "--limit", "0", code=2).out == ""
+    assert qm.show("orders").ready == 2

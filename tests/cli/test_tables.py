@@ -31,6 +31,7 @@ PATH = "/srv/archive/a-directory-with-a-long-name/run=019ab1c2/day=2026-11-22/pa
 TABLES = {
     "repository list": repositories.COLUMNS,
     "queue list": queues.COLUMNS,
+    "queue scan": queues.SCAN_COLUMNS,
     "request find": requests.OLD_COLUMNS,
     "error list": held.ERROR_COLUMNS,
     "error list --group": held.GROUP_COLUMNS,

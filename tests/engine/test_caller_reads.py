@@ -17,6 +17,7 @@ RAW = onceq.Queue("raw", bytes, bytes)
 READS: dict[str, Callable[..., list[bytes]]] = {
     "read": lambda qm, eid, **on: [one.body for one in [qm.read(eid, **on)] if one is not None],
     "peek": lambda qm, eid, **on: [one.body for one in qm.peek("raw", **on) if one.eid == eid],
+    "scan": lambda qm, eid, **on: [one.body for one in qm.scan("raw", **on) if one.eid == eid],
 }
 
 

@@ -53,6 +53,10 @@ NOT_SIMULATED = {
         "the checker knows no operator who runs anew what was given up: tests/conformance",
     ),
     "SetTerms": "the checker knows one abort limit: tests/conformance, tests/engine/test_terms.py",
+    **dict.fromkeys(
+        ["OpenScan", "ScanElements", "ScanKeys"],
+        "looks, or locks that others skip, among others who work: tests/engine/test_scan.py",
+    ),
     "MayTend": "answered at once, without a step: it asks the process, not the queue manager",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(

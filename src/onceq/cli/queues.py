@@ -1,9 +1,10 @@
-"""`onceq queue ...`: list, show, create, alter, start, stop, destroy."""
+"""`onceq queue ...`: list, show, scan, create, alter, start, stop, destroy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,6 +16,7 @@ from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.admin_ops import Rates
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings
+from onceq.model.scan import Scanned
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 
@@ -37,6 +39,11 @@ NOTES: Final = {
 
 COUNTS: Final = ("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held")
 COLUMNS: Final = (*COUNTS, "oldest", "done/min", "open")
+SCAN_COLUMNS: Final = (
+    *("eid", "rid", "state", "priority", "aborts", "enqueued_at", "not_before", "expires_at"),
+    *("body_bytes", "code", "error"),
+)
+HIDDEN: Final = ("seq", "lane", "queue_id", "send_no")
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
 Enqueue = Annotated[bool, typer.Option("--enqueue", help="Only for enqueue.")]
@@ -128,6 +135,31 @@ def show(invoked: Invocation, queue: Name) -> None:
     if not invoked.as_json:
         row |= row.pop("settings")
     invoked.output.item(row)
+
+
+@command(app, "scan")
+def scan(
+    invoked: Invocation,
+    queue: Name,
+    *,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With --json: the bodies, too.")] = False,
+) -> None:
+    """Show the elements of a queue, in its order, and leave them there.
+
+    What waits or is executing, what an error queue holds, the replies of a client. What is sent
+    meanwhile is not shown. With --json each is printed as it is read.
+    """
+    with invoked.open() as qm:
+        found = islice(qm.scan(queue), limit)
+        invoked.output.rows(SCAN_COLUMNS, (_scanned(one, with_body=body) for one in found))
+
+
+def _scanned(one: Scanned, *, with_body: bool) -> dict[str, Any]:
+    """Returns an element as the command line shows it, without what only SQL uses."""
+    row = {name: value for name, value in asdict(one).items() if name not in HIDDEN}
+    body = row.pop("body")
+    return row | {"body_bytes": len(body)} | ({"body": body} if with_body else {})
 
 
 @command(app, "create", notes=NOTES)

@@ -6,6 +6,7 @@ Ops. Source: BHM90 4; spec Q1 to Q6.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Self, TypeVar, Unpack
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from onceq.engine.connect.async_links import AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
 from onceq.engine.embedded.locate import Located
 from onceq.errors import IllegalState
-from onceq.manager import held, program, ticking
+from onceq.manager import held, program, scanning, ticking
 from onceq.manager.async_explaining import AsyncExplaining
 from onceq.manager.async_old_requests import AsyncOldRequests
 from onceq.manager.async_registrations import AsyncRegistrationOperations
@@ -34,6 +35,7 @@ from onceq.model.explaining import Explanation
 from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven, Released
 from onceq.model.periodic import Periodic
 from onceq.model.queue import Queue, QueueInfo, Terms
+from onceq.model.scan import Scan, Scanned
 
 T = TypeVar("T")
 
@@ -201,6 +203,35 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         """
         first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 1_000))
         return await (await self._on(connection)).perform(first)
+
+    def scan(
+        self, queue: str, *, locked: bool = False, connection: Any = None
+    ) -> AsyncIterator[Scanned]:
+        """Returns an iterator over the elements of a queue, in its order; all stay (BHM90 Read).
+
+        Of any queue, stopped or not: what waits, waits for its time, is a suspect or is executing,
+        what an error queue holds, and the replies that a client has not acknowledged; `state` says
+        which. It reads by pages, keeps no transaction open between two, and gets no slower on the
+        way. What is in the queue all the time, from the first element to the last, comes exactly
+        once, even if it is claimed, given back or delayed meanwhile, as long as nobody sets the
+        database's clock back. What is enqueued or redriven after the first element was asked for
+        does not come, and what leaves the queue meanwhile comes or does not; nothing comes twice.
+
+        connection: as for `read`; under REPEATABLE READ, what was there when that transaction
+        began. locked: only what is unclaimed, and each element is locked until the transaction
+        there ends: nobody claims, kills or expires it meanwhile; others skip it, and a kill waits
+        for it. What others have locked is passed over. It locks up to 100 elements at once, before
+        it gives out the first of them. QueueNotFound; InvalidValue: locked without a connection;
+        IllegalState: locked, and it is the reply queue of a client, or not READ COMMITTED.
+        """
+        has_connection = connection is not None
+        scan = scanning.checked(queue, locked=locked, has_connection=has_connection)
+        return self._scan(scan, connection)
+
+    async def _scan(self, scan: Scan, connection: Any) -> AsyncIterator[Scanned]:
+        while found := await (await self._on(connection)).run(scanning.following(scan)):
+            for one in found:
+                yield one
 
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""

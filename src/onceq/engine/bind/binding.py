@@ -24,7 +24,7 @@ from onceq.engine.bind.decoding import (
 from onceq.engine.bind.held_binding import HELD_BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
 from onceq.engine.bind.statement import NOTHING, bind
-from onceq.model import admin_ops, desk_ops, ops, periodic_ops, stream_ops
+from onceq.model import admin_ops, desk_ops, ops, periodic_ops, scan, stream_ops
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
 from onceq.model.end_user import end_user_of
 from onceq.model.metric_ops import Measure
@@ -275,7 +275,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = (
     {
         kind: bind(kind, SPECIAL.get(kind, {}))
-        for module in (ops, admin_ops, desk_ops, periodic_ops, stream_ops)
+        for module in (ops, admin_ops, desk_ops, periodic_ops, scan, stream_ops)
         for kind in kinds_of(module)
         if kind not in WITHOUT_SQL
     }

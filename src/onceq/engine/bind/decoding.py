@@ -32,6 +32,7 @@ from onceq.model.element import (
 from onceq.model.metric_ops import Measured
 from onceq.model.periodic_ops import Ticked, TickState
 from onceq.model.queue import Limits, QueueInfo, QueueKind, QueueSettings
+from onceq.model.scan import Scanned, ScanOpened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +45,7 @@ ELEMENT_COLUMNS = (
     " reply_queue_id is not null, outcome::text, registrant_id, send_no, correlation_id,"
     " content_type, properties, not_before, expires_at, code, error"
 )
+SCANNED_COLUMNS = f"{ELEMENT_COLUMNS}, {{schema}}.state_of(role, lane, claimed_by, not_before)"
 QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
@@ -101,6 +103,18 @@ def element(row: Row) -> Element:
         error=row[20],
         unreadable=row[16].why if isinstance(row[16], Unreadable) else None,
     )
+
+
+def scanned(row: Row) -> Scanned:
+    """Returns the element in a row of SCANNED_COLUMNS."""
+    one = element(row)
+    known = {name.name: getattr(one, name.name) for name in fields(Element)}
+    return Scanned(**known, state=_STATES[row[-1]])
+
+
+def scan_opened(row: Row) -> ScanOpened:
+    """Returns what begins a scan."""
+    return ScanOpened(queue_id=row[0], kind=_KINDS[row[1]], last=row[2])
 
 
 def queue_info(row: Row) -> QueueInfo:
@@ -200,6 +214,8 @@ def _names(columns: str) -> tuple[str, ...]:
 
 RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
     Element: (ELEMENT_COLUMNS, element),
+    Scanned: (SCANNED_COLUMNS, scanned),
+    ScanOpened: ("queue_id, kind, last", scan_opened),
     QueueInfo: (QUEUE_COLUMNS, queue_info),
     OldRequest: (OLD_REQUEST_COLUMNS, old_request),
     Attempt: (ATTEMPT_COLUMNS, attempt),

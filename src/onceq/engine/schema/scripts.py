@@ -69,6 +69,7 @@ FUNCTION_FILES = (
     "spark",
     "spark_commit",
     "views",
+    "scan",
     "load",
     "explain",
     "metrics",

@@ -46,18 +46,24 @@ left join onceq.limits l on l.queue_id = q.queue_id
 left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
+-- In which state an element is, by its role, its lane, who has claimed it and for when it waits.
+create or replace function onceq.state_of(onceq.role, smallint, bigint, timestamptz) returns text
+language sql volatile as $$
+    select case when $1 = 'reply' then case $2 when 13 /* kept */ then 'kept' else 'replied' end
+        when $2 = 12 /* held */ then 'held'
+        when $3 is not null then 'executing'
+        when $2 = 10 /* due */ and $4 > onceq.now() then 'waiting'
+        when $2 = 11 /* suspect */ then 'suspect'
+        else 'queued' end
+$$;
+
 -- A row for every place where a rid is (G4): queued, waiting, suspect, executing, replied, kept after
 -- its acknowledgement, held in an error queue or in its own, or finished. A request that has ended may have several: its
 -- history, its reply, and what an error queue holds of it.
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
-       case when e.role = 'reply' then case e.lane when 13 /* kept */ then 'kept' else 'replied' end
-            when e.lane = 12 /* held */ then 'held'
-            when e.claimed_by is not null then 'executing'
-            when e.lane = 10 /* due */ and e.not_before > onceq.now() then 'waiting'
-            when e.lane = 11 /* suspect */ then 'suspect'
-            else 'queued' end as state,
+       onceq.state_of(e.role, e.lane, e.claimed_by, e.not_before) as state,
        e.role::text as role, e.outcome::text as outcome, q.name as queue, e.aborts as aborts,
        e.code, e.error, e.enqueued_at, e.not_before, e.expires_at,
        null::timestamptz as finished_at, s.host as server_host, s.pid as server_pid,
