@@ -228,10 +228,10 @@ def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUI
     """Answers EnqueueMany."""
     largest = max(op.bodies, key=len, default=b"")
     need_room(state, tx, open_queue(state, tx, op.queue, largest), op.bodies)
-    return [
-        enqueue(state, tx, ops.Enqueue(queue=op.queue, body=body, content_type=op.content_type))
-        for body in op.bodies
-    ]
+    each = ops.Enqueue(
+        queue=op.queue, body=b"", content_type=op.content_type, properties=op.properties
+    )
+    return [enqueue(state, tx, replace(each, body=body)) for body in op.bodies]
 
 
 def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:

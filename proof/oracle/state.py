@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from onceq.errors import Fenced, IllegalState, InvalidValue, QueueNotFound, QueueStopped, TooLarge
+from onceq.model import trace
 from onceq.model.element import Element, Lane, Role
 from onceq.model.names import PRIORITY_MAX
 from onceq.model.queue import QueueKind
@@ -166,6 +167,7 @@ def queue_of(state: State, tx: Transaction, queue_id: int) -> QueueRow:
 
 def to_element(row: ElementRow) -> Element:
     """Returns the element in the form that its readers get."""
+    properties, context = trace.parted(row.properties)
     return Element(
         seq=row.seq,
         eid=row.eid,
@@ -183,7 +185,8 @@ def to_element(row: ElementRow) -> Element:
         send_no=row.send_no,
         correlation_id=row.correlation_id,
         content_type=row.content_type,
-        properties=row.properties,
+        properties=properties,
+        trace=context,
         not_before=row.not_before,
         expires_at=row.expires_at,
         code=row.code,

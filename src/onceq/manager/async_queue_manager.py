@@ -137,11 +137,11 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         with `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
-        return await (await self._on(connection)).perform(op)
+        return await (await self._on(connection)).run(iter(op))
 
     async def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
         """Enqueues many requests that want no reply, in one transaction."""
-        return await self._link.perform(program.enqueue_many_op(queue, requests))
+        return await self._link.run(iter(program.enqueue_many_op(queue, requests)))
 
     async def dequeue(
         self,

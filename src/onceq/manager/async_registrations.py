@@ -138,7 +138,7 @@ class AsyncRegistrationOperations(AsyncPeriodicOperations):
             tag=names.check_tag(tag),
             own_transaction=connection is None,
         )
-        return await (await self._on(connection)).perform(op)
+        return await (await self._on(connection)).run(iter(op))
 
     async def dequeue_tagged(
         self,

@@ -38,7 +38,7 @@ def enqueue(
     op = enqueue_op(queue, request, attributes, own_transaction=False)
     driver = caller_driver(connection, check_repository(repository))
     try:
-        return driver.perform(op)
+        return driver.run(iter(op))
     except SchemaMissing as error:
         raise no_repository(driver.connection, repository) from error
 
@@ -55,6 +55,6 @@ async def enqueue_async(
     op = enqueue_op(queue, request, attributes, own_transaction=False)
     driver = await async_caller_driver(connection, check_repository(repository))
     try:
-        return await driver.perform(op)
+        return await driver.run(iter(op))
     except SchemaMissing as error:
         raise no_repository(driver.connection, repository) from error

@@ -136,11 +136,11 @@ class QueueOperations(RegistrationOperations):
         with `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
-        return self._on(connection).perform(op)
+        return self._on(connection).run(iter(op))
 
     def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
         """Enqueues many requests that want no reply, in one transaction."""
-        return self._link.perform(program.enqueue_many_op(queue, requests))
+        return self._link.run(iter(program.enqueue_many_op(queue, requests)))
 
     def dequeue(
         self,

@@ -139,7 +139,7 @@ class RegistrationOperations(PeriodicOperations):
             tag=names.check_tag(tag),
             own_transaction=connection is None,
         )
-        return self._on(connection).perform(op)
+        return self._on(connection).run(iter(op))
 
     def dequeue_tagged(
         self,

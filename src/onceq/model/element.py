@@ -194,7 +194,8 @@ class Element:
 
     `eid` is its lasting id; `seq` is local to the repository, and may change. `aborts` counts its
     charged aborts. `outcome` is for replies only. `unreadable`: why its
-    properties cannot be read, and are None; a server treats it as the element's failure.
+    properties cannot be read, and are None; a server treats it as the element's failure. `trace`:
+    the context of the span that sent it, a W3C traceparent; None: OpenTelemetry was not on there.
     """
 
     seq: int
@@ -219,6 +220,7 @@ class Element:
     code: str | None = None
     error: str | None = None
     unreadable: str | None = None
+    trace: str | None = None
 
     @property
     def is_suspect(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NewType
 from uuid import UUID
 
 from onceq.errors import InvalidName, InvalidValue, TooLarge
+from onceq.model import trace
 
 Rid = NewType("Rid", str)
 """A request id, chosen by the client: 1 to 200 bytes of UTF-8 without control characters."""
@@ -150,6 +151,10 @@ def _check_properties(properties: object) -> None:
         return
     if not isinstance(properties, Mapping):
         raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
+    if trace.KEY in properties:
+        raise InvalidValue(
+            f"{trace.KEY!r} is not a property: onceq writes it, where OpenTelemetry is switched on"
+        )
     try:
         json.dumps(properties, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

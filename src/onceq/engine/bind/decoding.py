@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, ge
 import msgspec
 
 from onceq.engine.bind.cursors import Unreadable
-from onceq.model import admin_ops, ops
+from onceq.model import admin_ops, ops, trace
 from onceq.model.element import (
     ROLES,
     Attempt,
@@ -77,8 +77,19 @@ _STATES: Final = Members(ElementState)
 _KINDS: Final = Members(QueueKind)
 
 
+_NOTHING_KNOWN: Final = (None, None, None)
+
+
+def _known(found: Any) -> tuple[Any, str | None, str | None]:
+    """Returns the properties in a column, the trace context, and why they cannot be read."""
+    if isinstance(found, Unreadable):
+        return None, None, found.why
+    return *trace.parted(found), None
+
+
 def element(row: Row) -> Element:
     """Returns the element in a row of ELEMENT_COLUMNS."""
+    properties, context, why = _NOTHING_KNOWN if row[16] is None else _known(row[16])
     return Element(
         seq=row[0],
         eid=row[1],
@@ -96,12 +107,13 @@ def element(row: Row) -> Element:
         send_no=row[13],
         correlation_id=row[14],
         content_type=row[15],
-        properties=None if isinstance(row[16], Unreadable) else row[16],
+        properties=properties,
         not_before=row[17],
         expires_at=row[18],
         code=row[19],
         error=row[20],
-        unreadable=row[16].why if isinstance(row[16], Unreadable) else None,
+        unreadable=why,
+        trace=context,
     )
 
 

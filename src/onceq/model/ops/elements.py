@@ -30,12 +30,13 @@ class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or i
 
 
 class EnqueueMany(Op[list[UUID]], changes="many elements are enqueued as one"):
-    """Enqueues many elements that owe no reply, in one transaction."""
+    """Enqueues many elements that owe no reply, in one transaction. properties: of each."""
 
     queue: str
     bodies: list[bytes]
     content_type: str | None = None
     own_transaction: bool = True
+    properties: Mapping[str, Any] | None = None
 
 
 class Dequeue(

@@ -19,6 +19,7 @@ from pyspark.sql import types as st
 from onceq.engine.perform.guarded import said_by
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
 from onceq.model.queue import Queue
+from onceq.model.trace import parted
 from onceq.server.charges import ERROR_CHARS_MAX
 from onceq.server.handlers import decoded
 from onceq.server.traces import storable, traced
@@ -112,7 +113,7 @@ class Answers:
 
 def _properties(queue: str, text: str | None) -> Any:
     try:
-        return None if text is None else msgspec.json.decode(text)
+        return None if text is None else parted(msgspec.json.decode(text))[0]
     except (msgspec.MsgspecError, RecursionError) as error:  # as a native server reports it
         what = f"the properties of a request in queue {queue!r}"
         raise InvalidValue(f"{what} cannot be read: {error}") from error

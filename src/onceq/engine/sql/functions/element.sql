@@ -55,7 +55,7 @@ end $$;
 
 -- Enqueues many elements in one transaction, in the order given.
 create or replace function onceq.enqueue_many(
-    p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean
+    p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean, p_properties jsonb default null
 ) returns table (eid uuid, bell text)
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -70,8 +70,8 @@ begin
     end if;
     eid := case when q.limited and onceq.need_room(q.queue_id, p_bodies) then null end;
     return query insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at,
-                content_type, life, sha256, body)
-            select q.queue_id, 5 /* usual */, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
+                content_type, properties, life, sha256, body)
+            select q.queue_id, 5 /* usual */, 'datagram', s.id::text, s.id, onceq.now(), p_content_type, p_properties,
                 case when not q.durable then onceq.current_life() end, sha256(s.body), s.body
             from (select onceq.new_eid() as id, body from unnest(p_bodies) body) s
             returning element.eid, null::text;
