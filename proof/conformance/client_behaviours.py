@@ -17,6 +17,7 @@ from onceq.model import client_state, ops
 from onceq.model.admin_ops import Identify
 from onceq.model.element import KillAnswer, RequestOutcome
 from onceq.model.queue import Queue
+from onceq.model.trace import with_trace
 from proof.conformance.ground import (
     NOBODY,
     ORDERS,
@@ -110,6 +111,20 @@ def an_element_is_dequeued_by_its_eid(place: Repository) -> None:
     taken = connection.perform(ops.Dequeue(queue="orders", eid=eids[1]))
     same(getattr(taken, "body", None), b"2")
     same(connection.perform(ops.Dequeue(queue="orders", eid=eids[1])), None)
+
+
+def the_context_of_a_send_is_beside_the_properties(place: Repository) -> None:
+    """And the properties are what was given, however it was enqueued."""
+    connection = declared(place)
+    given = with_trace({"colour": "red"}, "of one")
+    connection.perform(ops.Enqueue(queue="orders", body=b"1", properties=given))
+    only = with_trace(None, "of all")
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"2", b"3"], properties=only))
+    connection.perform(ops.Enqueue(queue="orders", body=b"4", properties={"colour": "blue"}))
+    found = connection.perform(ops.Peek(queue="orders", n=9))
+    known = [(one.properties, one.trace) for one in found]
+    wanted = [({"colour": "red"}, "of one"), (None, "of all"), (None, "of all")]
+    same(known, [*wanted, ({"colour": "blue"}, None)])
 
 
 def the_first_of_a_queue_are_read_and_stay(place: Repository) -> None:

@@ -153,6 +153,14 @@ def test_strict_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
+def test_opentelemetry(tmp_path: Path) -> None:
+    page = text_of("docs/opentelemetry.md")
+    assert write_files(page, tmp_path) == ["spans.py", "orders.py", "till.py"]
+    printed, complaints = shell(blocks(page)["bash"], tmp_path, reader(), LIMIT_S)
+    assert printed.endswith(blocks(page)["text"]), complaints
+
+
+@pytest.mark.timeout(400)
 def test_deploy(conninfo: str, tmp_path: Path) -> None:
     """A role that can make nothing serves, and a dump is restored."""
     write_files(section("Quickstart", text_of("README.md")), tmp_path)

@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from onceq import telemetry
+from onceq.otel import logged as logged_of_spans
 from onceq.streams import logged
 from tests.events import ENVELOPE, kinds
 from tests.tidy.source_tree import ROOT, nodes, place, python_files, syntax, verdict
@@ -58,7 +59,8 @@ def marked() -> set[str]:
 
 
 def test_every_event_stands_where_events_do() -> None:
-    assert {one.__module__ for one in kinds()} == {telemetry.__name__, logged.__name__}
+    places = {telemetry.__name__, logged.__name__, logged_of_spans.__name__}
+    assert {one.__module__ for one in kinds()} == places
 
 
 def test_every_event_is_logged_by_a_test() -> None:

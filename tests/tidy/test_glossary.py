@@ -29,7 +29,7 @@ disk doctor drain empty encode encoding engine exceeded exits extra facts faultp
 files final findings forking found frames full given gone hanging health html illegal in incoming
 info init invalid java json judgements judging kind kinds large late launch left lines listening
 loading locate locks log logged lost main migrate mismatch missing misuse model name names new not
-old onceq one open opening operating options order output over page pages parquet perform
+old onceq one open opening operating options order otel output over page pages parquet perform
 persistent pipelines plugin pooler postgres postgresql prepared privileges readers recording
 records refusals refused relations replacing reused rows runner running schema scratch scripts
 sealing security seen settings shown signal signals signature sockets spark sqlite stable start
