@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.model.queue import JSON, JSON_OF_TEXTS, Queue
+from onceq.model.code_pages import JSON, JSON_OF_TEXTS
+from onceq.model.queue import Queue
 from onceq.spark.arrow import pa
 from onceq.spark.serve.incoming import Decoder
 from onceq.spark.session import build_session

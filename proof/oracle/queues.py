@@ -21,8 +21,9 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model import ops
+from onceq.model.code_pages import JSON
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
-from onceq.model.queue import JSON, QueueInfo, QueueKind, QueueSettings
+from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
 from proof.oracle import executions, servers
 from proof.oracle.ends import conclude
 from proof.oracle.limits import need_room

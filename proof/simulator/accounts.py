@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.history import Violation
-from onceq.model.queue import JSON
+from onceq.model.code_pages import JSON
 from proof.oracle.state import SERVED_ROLES
 from proof.oracle.takeover import VERDICT_WITHIN
 from proof.simulator.callers import SCRATCH

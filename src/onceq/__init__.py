@@ -37,6 +37,7 @@ from onceq.errors import (
 )
 from onceq.manager import enqueue, enqueue_async
 from onceq.manager.metrics import Metrics
+from onceq.model.attributes import ElementType
 from onceq.model.client_state import (
     CannotTell,
     ClientState,
@@ -86,6 +87,7 @@ __all__ = [
     "Device",
     "Done",
     "Element",
+    "ElementType",
     "EndUser",
     "Expired",
     "Explanation",

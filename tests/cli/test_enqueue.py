@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,20 @@ def test_what_was_enqueued_is_the_request_that_a_server_gets(
     assert JSON.decode_request(element.body) == {"cents": 5}
 
 
+def test_attributes_are_given_and_shown(cli: Cli, qm: onceq.QueueManager) -> None:
+    words = ("--rid", "1", "--message-id", "m", "--reply-to", "answers", "--scratch", '{"a": 1}')
+    cli("enqueue", "orders", "{}", *words)
+    (shown,) = cli.json("request", "show", "1").lines
+    wanted = {"type": "datagram", "message_id": "m", "reply_to": "answers", "scratch": {"a": 1}}
+    assert {name: shown[name] for name in wanted} == wanted
+    assert (shown["content_type"], shown["code_page"]) == ("application/json", "utf-8")
+    page = "text/plain; charset=cp037"
+    eid = cli.json("enqueue", "orders", "--raw", "x", "--content-type", page).item["eid"]
+    assert f"content_type    {page}" in cli("request", "show", eid).out
+    qm.kill(uuid.UUID(eid))
+    assert "content_type" not in cli.json("request", "show", eid).item
+
+
 def test_a_body_comes_from_standard_input_as_it_is(cli: Cli, qm: onceq.QueueManager) -> None:
     words = ["--url", cli.url, "--repository", cli.repository, "enqueue", "orders", "--raw"]
     answer = CliRunner().invoke(make_app(), words, input=b"\x00\xff\n")
@@ -56,6 +71,10 @@ def test_a_body_comes_from_standard_input_as_it_is(cli: Cli, qm: onceq.QueueMana
         (("orders", "ann"), "the body is not JSON"),
         (("orders", "{}", "--properties", "[1]"), "--properties is a JSON object"),
         (("orders", "{}", "--not-before", "soon"), "--not-before is a time like"),
+        (("orders", "{}", "--scratch", "[1]"), "--scratch is a JSON object"),
+        (("orders", "{}", "--reply-to", "reply-7"), "a client's own reply queue"),
+        (("orders", "{}", "--content-type", "text/plain"), "--content-type goes with --raw"),
+        (("orders", "{}", "--properties", '{"onceq_x": 1}'), "'onceq_x' is not a property"),
         (("or ders", "{}"), "queue name 'or ders' is not valid"),
     ],
 )

@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 LIMIT_S = 300
 
 
+CHAIN = """
+import threading
+
+import onceq
+from chain import ORDERS, PACK, book, pack
+
+server = onceq.Server([ORDERS.handled_by(book), PACK.handled_by(pack)])
+thread = threading.Thread(target=server.run)
+thread.start()
+with onceq.open() as qm:
+    packed = qm.dequeue("packed", timeout_s=60)
+server.stop()
+thread.join()
+print(packed.scratch, packed.correlation_id)
+"""
+
+
 def free_ports(number: int) -> list[str]:
     """Returns ports of the loopback that nobody listens on."""
     with contextlib.ExitStack() as stack:
@@ -143,6 +160,19 @@ def test_several_types_in_one_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.timeout(400)
+def test_a_chain_of_servers(tmp_path: Path) -> None:
+    """The scratch pad comes through it, with what each handler wrote."""
+    write_files(text_of("docs/attributes.md"), tmp_path)
+    (tmp_path / "serving.py").write_text(CHAIN, encoding="utf-8")
+    printed, complaints = shell(
+        "python chain.py\npython serving.py", tmp_path, reader(ONCEQ_URL="embedded:./data"), LIMIT_S
+    )
+    assert "{'till': 7, 'booked by': 'ann', 'packed by': 'bob'} pack order 4711" in printed, (
+        complaints
+    )
+
+
 def test_strict_order(tmp_path: Path) -> None:
     """The head blocks the queue until it is killed: by the command line, and by Python."""
     page = text_of("docs/order.md")

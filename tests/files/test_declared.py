@@ -10,7 +10,7 @@ import pytest
 import onceq
 from onceq.engine.embedded.locate import locate
 from onceq.files import SubmitOrder, submit
-from onceq.model.queue import JSON_OF_TEXTS
+from onceq.model.code_pages import JSON_OF_TEXTS
 from tests.files.parts import bodies, sent_rids
 from tests.parts import rows
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from onceq import Queue
 from onceq.errors import InvalidName, InvalidValue
-from onceq.model.queue import BINARY, JSON, QueueSettings, content_type_of
+from onceq.model.code_pages import BINARY, JSON
+from onceq.model.queue import QueueSettings, content_type_of
 
 
 class Order(msgspec.Struct):

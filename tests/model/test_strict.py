@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from onceq.errors import InvalidValue
-from onceq.model.queue import JSON_OF_TEXTS, Queue
+from onceq.model.code_pages import JSON_OF_TEXTS
+from onceq.model.queue import Queue
 
 
 class Line(msgspec.Struct):

@@ -36,7 +36,9 @@ def test_a_handler_is_told_of_its_execution(element: Element, conninfo: str) -> 
         return request
 
     with psycopg.connect(conninfo) as connection:
-        assert sync_call(RAW.handled_by(handle), psycopg.Error)(element, connection) == b"x"
+        assert (
+            sync_call(RAW.handled_by(handle), psycopg.Error, "onceq")(element, connection) == b"x"
+        )
     (context,) = seen
     found = (context.queue, context.rid, context.attempt, context.priority, context.owes_reply)
     assert found == ("raw", "1", 1, 7, False)
@@ -67,10 +69,12 @@ def test_what_a_handler_raises(
 
     async def call_async() -> None:
         async with await psycopg.AsyncConnection.connect(conninfo) as connection:
-            await async_call(RAW.handled_by(handle_async), psycopg.Error)(element, connection)
+            await async_call(RAW.handled_by(handle_async), psycopg.Error, "onceq")(
+                element, connection
+            )
 
     with psycopg.connect(conninfo) as connection, pytest.raises(expected) as raised:
-        sync_call(RAW.handled_by(handle), psycopg.Error)(element, connection)
+        sync_call(RAW.handled_by(handle), psycopg.Error, "onceq")(element, connection)
     if isinstance(raised.value, HandlerFailed):
         assert (raised.value.code, raised.value.text) == (type(error).__name__, str(error))
     with pytest.raises(expected):

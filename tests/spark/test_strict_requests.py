@@ -9,7 +9,8 @@ import pytest
 
 from onceq import errors
 from onceq.model import ops
-from onceq.model.queue import JSON, JSON_OF_TEXTS, Queue
+from onceq.model.code_pages import JSON, JSON_OF_TEXTS
+from onceq.model.queue import Queue
 from onceq.spark import Server, each, vectorised
 from tests.spark.faulty_source import book
 from tests.spark.handled import RETURNS, Booked, Total, book_arrow, book_one

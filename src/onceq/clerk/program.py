@@ -7,7 +7,7 @@ unknown commit: the session becomes unsure, and only a new connect tells. Source
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -15,9 +15,10 @@ from onceq import errors
 from onceq.clerk.session import Posted, Session, ask, check, perform, settle
 from onceq.model import client_state, names, ops
 from onceq.model.client_state import Call, ClientState
-from onceq.model.element import EndUser, KillAnswer, RequestAttributes
-from onceq.model.end_user import attributes_of, end_user_in
+from onceq.model.element import EndUser, KillAnswer, ManyAttributes, RequestAttributes
+from onceq.model.end_user import end_user_in
 from onceq.model.queue import Queue, content_type_of
+from onceq.model.reserved import attributes_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,8 +27,8 @@ SEQ_MAX = 2**63 - 1
 NOT_KNOWN = UUID(int=0)
 ROOM_SHARE = 0.9
 
-Outgoing: TypeAlias = tuple[str, T] | tuple[str, T, EndUser | None]
-"""A request to be sent: its rid, its value, and who stands behind it, if anybody does."""
+Outgoing: TypeAlias = tuple[str, T] | tuple[str, T, EndUser | ManyAttributes | None]
+"""A request to be sent: its rid, its value, and its attributes, or just who stands behind it."""
 
 
 def connect(session: Session[T, R]) -> ops.Program[None]:
@@ -62,8 +63,11 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.sure, session.fenced = True, None
 
 
-def request_of(queue: Queue[T, Any], rid: str, value: T, given: RequestAttributes) -> ops.Request:
-    """Returns a request to be sent. InvalidName, InvalidValue, TooLarge: nothing happened."""
+def request_of(queue: Queue[T, Any], rid: str, value: T, given: Mapping[str, Any]) -> ops.Request:
+    """Returns a request to be sent. InvalidName, InvalidValue, TooLarge: nothing happened.
+
+    given: see RequestAttributes.
+    """
     names.check_id("rid", rid)
     body = queue.encode_request(value)
     if not given:
@@ -71,6 +75,8 @@ def request_of(queue: Queue[T, Any], rid: str, value: T, given: RequestAttribute
     names.check_keywords("send", given, RequestAttributes)
     attributes = attributes_of(given)
     names.check_attributes(attributes)
+    if attributes.get("content_type") is not None:
+        content_type_of(queue.request_type, attributes["content_type"])
     return ops.Request(rid=rid, body=body, **attributes)
 
 
@@ -78,10 +84,17 @@ def requests_of(queue: Queue[T, Any], given: Iterable[Outgoing[T]]) -> Iterator[
     """Returns an iterator over requests to be sent, each checked when its turn comes."""
     each = names.check_iterator("requests", given)
     parts = (names.check_outgoing("request", one) for one in each)
-    return (
-        request_of(queue, rid, value, {} if user is None else {"end_user": user})
-        for rid, value, user in parts
-    )
+    return (request_of(queue, rid, value, _given(said)) for rid, value, said in parts)
+
+
+def _given(said: EndUser | ManyAttributes | None) -> Mapping[str, Any]:
+    """Returns the attributes of one of many requests. InvalidValue."""
+    if said is None:
+        return {}
+    if not isinstance(said, Mapping):
+        return {"end_user": said}
+    names.check_keywords("one of many requests", said, ManyAttributes)
+    return said
 
 
 def _acknowledged(session: Session[Any, Any]) -> list[str]:
@@ -164,7 +177,7 @@ def _send_op(
         request=request,
         send_no=session.s_no + 1,
         ack=_acknowledged(session),
-        content_type=content_type_of(session.queue.request_type),
+        content_type=request.content_type or content_type_of(session.queue.request_type),
         own_transaction=own_transaction,
         sleep=session.window == 1 and not session.asleep,
         keep=session.keep,
@@ -196,10 +209,11 @@ def send_many(
 ) -> ops.Program[list[ops.Sent]]:
     """Sends requests in one transaction: all are stable when it returns, or none.
 
-    Of their attributes only the properties are sent. room_s: how long it waits for room in a queue
-    that is full; None: without end.
+    Of their attributes only the properties and the one content type of all are sent. room_s: how
+    long it waits for room in a queue that is full; None: without end.
     """
     following = _may_send(session, len(requests))
+    content_type = _content_type_of_all(session, requests)
     yield from settle(session)
     rids = [one.rid for one in requests]
     properties = [one.properties_text for one in requests]
@@ -211,7 +225,7 @@ def send_many(
         send_no=session.s_no + 1,
         ack=_acknowledged(session),
         keep=session.keep,
-        content_type=content_type_of(session.queue.request_type),
+        content_type=content_type,
         properties=properties if any(properties) else None,
     )
     answers = yield from perform(session, op, room_s)
@@ -220,6 +234,18 @@ def send_many(
         session.user = end_user_in(requests[-1].properties)
     session.state = following
     return answers
+
+
+def _content_type_of_all(session: Session[Any, Any], requests: Sequence[ops.Request]) -> str:
+    """Returns the content type of requests that go together. InvalidValue: they have several."""
+    usual = content_type_of(session.queue.request_type)
+    kinds = dict.fromkeys(one.content_type or usual for one in requests)
+    if len(kinds) > 1:
+        raise errors.InvalidValue(
+            f"requests that are sent together have one content type, and not {', '.join(kinds)}: "
+            "nothing happened; send those of each apart"
+        )
+    return next(iter(kinds), usual)
 
 
 def disconnect(session: Session[Any, Any]) -> ops.Program[None]:

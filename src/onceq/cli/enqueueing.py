@@ -32,6 +32,19 @@ class How:
     ] = None
     correlation_id: Annotated[str | None, typer.Option(help="A correlation id.")] = None
     properties: Annotated[str | None, typer.Option(help="A JSON object.")] = None
+    message_id: Annotated[
+        str | None, typer.Option(help="What you call this message; default: its eid.")
+    ] = None
+    reply_to: Annotated[
+        str | None, typer.Option(help="The queue where you wait for an answer.")
+    ] = None
+    scratch: Annotated[
+        str | None, typer.Option(help="The scratch pad that travels along: a JSON object.")
+    ] = None
+    content_type: Annotated[
+        str | None,
+        typer.Option(help="Of a --raw body, with its code page: text/plain; charset=cp037."),
+    ] = None
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -42,7 +55,11 @@ class How:
             "not_before": as_time("--not-before", self.not_before),
             "expires_at": as_time("--expires-at", self.expires_at),
             "correlation_id": self.correlation_id,
-            "properties": _properties(self.properties),
+            "properties": _json_object("--properties", self.properties),
+            "message_id": self.message_id,
+            "reply_to": self.reply_to,
+            "scratch": _json_object("--scratch", self.scratch),
+            "content_type": self.content_type,
         }
 
 
@@ -63,6 +80,8 @@ def enqueue(
     If you want the reply, use `onceq submit` or a clerk.
     """
     attributes = how.attributes
+    if how.content_type is not None and not raw:
+        raise InvalidValue("--content-type goes with --raw: without it the body is JSON in UTF-8")
     content = sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape")
     with invoked.open() as qm:
         if raw:
@@ -84,8 +103,8 @@ def checked_json(content: bytes) -> bytes:
     return content
 
 
-def _properties(text: str | None) -> Mapping[str, Any] | None:
+def _json_object(option: str, text: str | None) -> Mapping[str, Any] | None:
     try:
         return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise InvalidValue(f"--properties is a JSON object, not {text!r:.80}: {error}") from None
+        raise InvalidValue(f"{option} is a JSON object, not {text!r:.80}: {error}") from None

@@ -13,8 +13,8 @@ import onceq
 from onceq.cli.command import Invocation, command
 from onceq.cli.enqueueing import checked_json
 from onceq.cli.output import duration
+from onceq.model.code_pages import BINARY
 from onceq.model.periodic import Periodic, PeriodicInfo
-from onceq.model.queue import BINARY
 
 app: Final = typer.Typer(no_args_is_help=True, help="Periodic requests: list and change them.")
 

@@ -34,6 +34,10 @@ OLD_COLUMNS: Final = (
     *("waited_s", "service_s"),
 )
 BODIES: Final = {"body", "reply"}
+ATTRIBUTES: Final = (
+    *("type", "message_id", "reply_to", "content_type", "code_page", "properties", "scratch"),
+)
+"""Of what has not ended: history does not keep them."""
 
 KILL_CODES: Final = {
     KillAnswer.KILLED: OK,
@@ -49,21 +53,19 @@ def as_row(state: RequestState) -> dict[str, Any]:
     return row
 
 
-def _shown(place: Shown) -> dict[str, Any]:
-    """Returns a place of a request, with the aborts of its executions and its end."""
+def _shown(qm: QueueManager, place: Shown, *, body: bool) -> dict[str, Any]:
+    """Returns a place of a request: with its attributes, the aborts of its executions, its end."""
     row = as_row(place.state)
+    is_over = place.state.state is ElementState.FINISHED
+    element = None if is_over else qm.read(place.state.eid)
+    if element is not None:
+        row |= {name: getattr(element, name) for name in ATTRIBUTES}
     if place.old is not None:
         row |= {name: value for name, value in old_row(place.old).items() if name not in row}
+    if body and place.old is None:
+        row["body"] = None if element is None else element.body
     row["aborted"] = [asdict(one) for one in place.aborts]
     return row
-
-
-def _bodies(qm: QueueManager, place: Shown) -> dict[str, Any]:
-    """Returns the request and its reply, as far as they are kept."""
-    if place.old is not None:
-        return {"body": place.old.body, "reply": place.old.reply}
-    element = qm.read(place.state.eid)
-    return {"body": None if element is None else element.body}
 
 
 def _code(missed: str | None) -> int:
@@ -106,7 +108,7 @@ def show(
     """
     with invoked.open() as qm:
         found, missed = look_up(qm, rid, client, limit)
-        rows = [_shown(one) | (_bodies(qm, one) if body else {}) for one in found]
+        rows = [_shown(qm, one, body=body) for one in found]
     if not body and not invoked.as_json:
         rows = [{name: row[name] for name in row if name not in BODIES} for row in rows]
     if not found:

@@ -22,7 +22,7 @@ import msgspec
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files.rows import BadRow, Record
 from onceq.manager.arrow import require_arrow
-from onceq.model.queue import JSON, JSON_OF_TEXTS
+from onceq.model.code_pages import JSON, JSON_OF_TEXTS
 
 PARQUET_ROWS: Final = 1000
 LINE_BYTES_MAX: Final = 268_435_456

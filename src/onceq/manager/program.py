@@ -37,6 +37,7 @@ from onceq.model.queue import (
     check_terms,
     content_type_of,
 )
+from onceq.model.reserved import attributes_of
 
 T = TypeVar("T")
 
@@ -175,13 +176,15 @@ def enqueue_op(
     """Returns the checked Op of an enqueue. InvalidName, InvalidValue."""
     check_kind(Queue, "enqueue", queue)
     names.check_keywords("enqueue", attributes, EnqueueAttributes)
-    names.check_attributes(attributes)
+    sent = attributes_of(attributes)
+    names.check_attributes(sent)
+    content_type = content_type_of(queue.request_type, sent.pop("content_type", None))
     return ops.Enqueue(
         queue=queue.name,
         body=queue.encode_request(request),
-        content_type=content_type_of(queue.request_type),
+        content_type=content_type,
         own_transaction=own_transaction,
-        **attributes,
+        **sent,
     )
 
 

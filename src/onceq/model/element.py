@@ -9,6 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict, TypeVar
 from uuid import UUID
 
+from onceq.model.attributes import Described, ElementType, scratch_of, type_of
+from onceq.model.words import Word
+
 E = TypeVar("E", bound="Word")
 
 
@@ -22,17 +25,31 @@ class Members(dict[str, E]):
         return text
 
 
-class SendAttributes(TypedDict, total=False):
-    """How a request is sent, as keywords.
+class AnyAttributes(TypedDict, total=False):
+    """What is said of a request beside its body, as keywords (Q9).
+
+    properties: JSON, uninterpreted; keys that begin with `onceq_` are refused. message_id: what the
+    sender calls it, 1 to 200 bytes, its eid by default; no key: two may have one. scratch: a
+    mapping that travels along, at most 64 KiB of JSON. content_type: of requests of type bytes, and
+    in it their code page.
+    """
+
+    properties: Mapping[str, Any] | None
+    message_id: str | None
+    scratch: Mapping[str, Any] | None
+    content_type: str | None
+
+
+class SendAttributes(AnyAttributes, total=False):
+    """How a request is sent, as keywords; see also AnyAttributes.
 
     priority: 0 to 9, 9 first, 4 by default. not_before, expires_at: aware datetimes; an element
-    that expires before it takes effect gets one expired reply. properties: JSON, uninterpreted.
+    that expires before it takes effect gets one expired reply.
     """
 
     priority: int
     not_before: datetime | None
     expires_at: datetime | None
-    properties: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +70,21 @@ class RequestAttributes(SendAttributes, total=False):
     end_user: EndUser | None
 
 
+class ManyAttributes(AnyAttributes, total=False):
+    """What is said of each of many requests; content_type: the same of all."""
+
+    end_user: EndUser | None
+
+
 class EnqueueAttributes(SendAttributes, total=False):
-    """How an element is enqueued, as keywords. rid: its name in lookups, not a key."""
+    """How an element is enqueued, as keywords. rid: its name in lookups, not a key.
+
+    reply_to: the queue where an answer is awaited, for whoever takes the element to send it there.
+    """
 
     rid: str | None
     correlation_id: str | None
-
-
-class Word(enum.StrEnum):
-    """An enum whose members are texts, and print as such."""
-
-    __repr__ = str.__repr__
+    reply_to: str | None
 
 
 class Role(Word):
@@ -189,7 +210,7 @@ class Lane(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Element:
+class Element(Described):
     """A queue element as it was read.
 
     `eid` is its lasting id; `seq` is local to the repository, and may change. `aborts` counts its
@@ -226,6 +247,18 @@ class Element:
     def is_suspect(self) -> bool:
         """True if it is to run with nothing beside it (G7)."""
         return self.lane == Lane.SUSPECT
+
+    @property
+    def type(self) -> ElementType:
+        """What kind of message it is, also where it is held."""
+        if self.outcome is not None:
+            return ElementType.REPLY
+        return type_of(self.properties, owes_reply=self.owes_reply)
+
+    @property
+    def scratch(self) -> dict[str, Any]:
+        """A copy of its scratch pad; empty if there is none."""
+        return scratch_of(self.properties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

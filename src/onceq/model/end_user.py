@@ -6,30 +6,17 @@ Source: BHM90 11, the protocol between the user and the client.
 from __future__ import annotations
 
 from collections.abc import Mapping  # at run time too
-from typing import Any, cast
+from typing import Any
 
 from onceq.errors import InvalidValue
 from onceq.model import names
-from onceq.model.element import EndUser, RequestAttributes, SendAttributes
+from onceq.model.element import EndUser
 
 KEY = "onceq_end_user"
 
 
-def attributes_of(attributes: RequestAttributes) -> SendAttributes:
-    """Returns the attributes with the end user among the properties. InvalidValue, TooLarge."""
-    sent = dict(attributes)
-    user: Any = sent.pop("end_user", None)
-    properties: Any = sent.get("properties")
-    if not isinstance(properties, Mapping | None):
-        raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
-    if KEY in (properties or {}):
-        raise InvalidValue(f"{KEY!r} is not a property: say end_user=EndUser(...)")
-    if user is not None:
-        sent["properties"] = {**(properties or {}), KEY: _parts(user)}
-    return cast("SendAttributes", sent)
-
-
-def _parts(user: object) -> dict[str, str | None]:
+def parts_of(user: object) -> dict[str, str | None]:
+    """Returns what is kept of an end user. InvalidValue, InvalidName, TooLarge."""
     if not isinstance(user, EndUser):
         raise InvalidValue(f"an end user is an EndUser, not a {type(user).__name__}")
     checkpoint = user.checkpoint

@@ -49,6 +49,7 @@ class Attributes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     not_before: datetime | None = None
     expires_at: datetime | None = None
     properties: Mapping[str, Any] | None = None
+    content_type: str | None = None
 
 
 class LastRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -76,6 +77,7 @@ class LastRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
             not_before=request.not_before,
             expires_at=request.expires_at,
             properties=request.properties,
+            content_type=request.content_type,
         )
         return cls(rid=request.rid, body=request.body, attributes=attributes)
 

@@ -23,19 +23,21 @@ import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.model import names, signature, stable_json
+from onceq.model.code_pages import (
+    BINARY,
+    JSON,
+    JSON_OF_TEXTS,
+    check_content_type,
+    in_utf8,
+)
 from onceq.model.context import AsyncContext, Context
 from onceq.model.controller import checked
-from onceq.model.element import Word
 from onceq.model.limits import beyond_limits
 from onceq.model.value_types import check_value_type
+from onceq.model.words import Word
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
-
-JSON = "application/json"
-JSON_OF_TEXTS = "application/json; fields=text"
-"""JSON in which every value is a text, as in a row of a CSV file."""
-BINARY = "application/octet-stream"
 
 BATCH_MAX = 1000
 IsolationLevel: TypeAlias = Literal["read committed", "repeatable read", "serializable"]
@@ -55,9 +57,18 @@ RANGES: Final = {
 LIMITS_MAX: Final = {"depth": 10**12, "bytes": 10**15}
 
 
-def content_type_of(kind: type[Any]) -> str:
-    """Returns the content type in which values of this type travel."""
-    return BINARY if kind is bytes else JSON
+def content_type_of(kind: type[Any], given: object = None) -> str:
+    """Returns the content type in which values of this type travel. given: by the sender, or None.
+
+    Raises InvalidValue: only bytes may be of any.
+    """
+    if given is None:
+        return BINARY if kind is bytes else JSON
+    if kind is not bytes:
+        raise InvalidValue(
+            f"content_type is for requests of type bytes; {kind!r} travels as {JSON}: leave it out"
+        )
+    return check_content_type(given)
 
 
 def encode(kind: type[Any], value: Any, what: str, *, limited: bool = False) -> bytes:
@@ -367,10 +378,12 @@ class Queue(Generic[Request, Reply]):
 
         This is the one decoder of requests: for every kind of server, it decides whether a request
         is of the queue's type. content_type: the element's; with JSON_OF_TEXTS, text is converted
-        to the field's type.
+        to the field's type; JSON may be in another code page than UTF-8 if it names that.
         """
         what = f"request in queue {self.name!r}"
         texts = content_type == JSON_OF_TEXTS
+        if content_type != JSON and self.request_type is not bytes:
+            body = in_utf8(body, content_type, what)
         return decode(self.request_type, body, what, texts=texts, limited=True)  # type: ignore[no-any-return] # typed by request_type
 
     def encode_reply(self, value: Reply) -> bytes:

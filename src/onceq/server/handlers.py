@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.perform.guarded import HandlerConnection, said_by
@@ -22,6 +23,7 @@ from onceq.errors import (
     InvalidValue,
     QueueFull,
 )
+from onceq.manager.caller import enqueue, enqueue_async
 from onceq.model.context import AsyncContext, BaseContext, Context
 from onceq.model.element import Element
 from onceq.model.queue import Handled, Queue
@@ -37,7 +39,12 @@ and QueueFull come from onceq's operations on the handler's connection."""
 
 
 def _context(
-    kind: type[T], handled: Handled[Any, Any], element: Element, connection: HandlerConnection
+    kind: type[T],
+    handled: Handled[Any, Any],
+    element: Element,
+    connection: HandlerConnection,
+    *,
+    sender: Callable[..., Any],
 ) -> T:
     return kind(
         connection=connection,
@@ -50,6 +57,9 @@ def _context(
         properties=element.properties,
         correlation_id=element.correlation_id,
         owes_reply=element.owes_reply,
+        content_type=element.content_type,
+        scratch=element.scratch,
+        sender=sender,
     )
 
 
@@ -99,7 +109,7 @@ def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
 
 
 def sync_call(
-    handled: Handled[Any, Any], database_error: type[Exception]
+    handled: Handled[Any, Any], database_error: type[Exception], repository: str
 ) -> Callable[[Element, psycopg.Connection[Any]], bytes]:
     """Returns what the driver calls for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
@@ -108,7 +118,9 @@ def sync_call(
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            value = handled.handler(request, _context(Context, handled, element, guarded))
+            sender = partial(enqueue, guarded, repository=repository)
+            context = _context(Context, handled, element, guarded, sender=sender)
+            value = handled.handler(request, context)
         except passed:
             raise
         except Exception as error:  # the server's handler boundary
@@ -121,7 +133,7 @@ def sync_call(
 
 
 def async_call(
-    handled: Handled[Any, Any], database_error: type[Exception]
+    handled: Handled[Any, Any], database_error: type[Exception], repository: str
 ) -> Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]:
     """Returns what the async driver awaits for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
@@ -131,7 +143,8 @@ def async_call(
         guarded = HandlerConnection(connection)
         try:
             with _own_cancellation():
-                context = _context(AsyncContext, handled, element, guarded)
+                sender = partial(enqueue_async, guarded, repository=repository)
+                context = _context(AsyncContext, handled, element, guarded, sender=sender)
                 value = await handled.handler(request, context)
         except passed:
             raise

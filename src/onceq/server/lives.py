@@ -112,7 +112,9 @@ class _Delay:
 
 def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     """Lives until the stop, on this thread."""
-    calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
+    calls = {
+        one.queue.name: handlers.sync_call(one, DatabaseError, site.repository) for one in handled
+    }
     handling = _handling(site, calls, handled)
     link = Link(site.located, site.repository, wakes=session.wakes, handling=handling)
     delay = _Delay(session)
@@ -130,7 +132,9 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
 
 
 async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
-    calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
+    calls = {
+        one.queue.name: handlers.async_call(one, DatabaseError, site.repository) for one in handled
+    }
     handling = _handling(site, calls, handled)
     link = AsyncLink(site.located, site.repository, wakes=session.wakes, handling=handling)
     delay = _Delay(session)

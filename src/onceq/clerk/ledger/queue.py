@@ -17,9 +17,10 @@ from onceq.engine.connect.connection import Link
 from onceq.engine.connect.ledger import Connection, LinkExecutor
 from onceq.errors import OnceqError
 from onceq.model import ledger_ops, names, ops
+from onceq.model.code_pages import JSON
 from onceq.model.ledger import Entry, Joint, encode_entry
 from onceq.model.ops import Program
-from onceq.model.queue import JSON, QueueSettings
+from onceq.model.queue import QueueSettings
 
 
 class _Element(msgspec.Struct, kw_only=True):

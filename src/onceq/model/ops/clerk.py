@@ -79,7 +79,10 @@ class Sent:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as its client sends it: what it is called, what it says, and SendAttributes."""
+    """A request as its client sends it: what it is called, what it says, and SendAttributes.
+
+    content_type: None: that of its queue's type.
+    """
 
     rid: str
     body: bytes
@@ -87,6 +90,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     not_before: datetime | None = None
     expires_at: datetime | None = None
     properties: Mapping[str, Any] | None = None
+    content_type: str | None = None
 
     @property
     def sha256(self) -> bytes:

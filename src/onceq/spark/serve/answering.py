@@ -131,6 +131,7 @@ def _context(queue: str, row: Row) -> RequestContext:
         priority=row["priority"],
         properties=_properties(queue, row["properties"]),
         correlation_id=row["correlation_id"],
+        content_type=row["content_type"],
     )
 
 

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.perform.spark_driver import SparkDriver, executor_driver
 from onceq.errors import InvalidValue, QueueFull
-from onceq.model.end_user import KEY
 from onceq.model.names import check_id
 from onceq.model.ops.waiting import when_there_is_room
+from onceq.model.reserved import refuse
 from onceq.model.spark_ops import SparkEnqueue
 from onceq.spark.arrow import RecordBatch, pa, pc
 from onceq.spark.write.writing import WritingOptions
@@ -187,5 +187,4 @@ def _check_properties(rid: str, text: str | None) -> None:
         raise InvalidValue(
             f"the properties of rid {rid!r} are not a JSON object: {error}"
         ) from None
-    if KEY in found:
-        raise InvalidValue(f"the properties of rid {rid!r} have {KEY!r}, which is a clerk's")
+    refuse(found, f" of rid {rid!r}")

@@ -1,0 +1,114 @@
+"""The properties that are the queue manager's own: how they are given, and what is kept. Pure.
+
+They travel as `onceq_...` keys of `properties`, so that none needs a column, a parameter or a
+statement of its own. `RESERVED` is the one table of them, and `refuse` the one place that keeps
+users from giving such a key themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceq.errors import InvalidName, InvalidValue, TooLarge
+from onceq.model import attributes, end_user, names
+
+PREFIX: Final = "onceq_"
+SCRATCH_BYTES_MAX: Final = 65_536
+_REPLY_QUEUE: Final = re.compile(r"reply-[0-9]+(\.error)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """A key. keyword: by which a program gives it; None: only onceq does.
+
+    stored: checks what a program gives, and returns what is kept. InvalidValue, InvalidName,
+    TooLarge.
+    """
+
+    keyword: str | None = None
+    stored: Callable[[Any], Any] = lambda value: value
+
+
+def check_answer_queue(kind: str, name: object) -> str:
+    """Returns the name of a queue to which something may be sent later. InvalidName.
+
+    A client's own reply queue is none: replies there match a request of that client (G1).
+    """
+    queue = names.check_queue(name)
+    if _REPLY_QUEUE.fullmatch(queue):
+        raise InvalidName(
+            f"{kind} {queue!r} is a client's own reply queue, where only the replies to its "
+            "requests come: name another queue"
+        )
+    return queue
+
+
+def _scratch(pad: object) -> dict[str, Any]:
+    if not isinstance(pad, Mapping):
+        raise InvalidValue(f"a scratch pad is a mapping, not {names.shown(pad)}")
+    given: Mapping[Any, Any] = pad
+    for key in given:
+        if not isinstance(key, str):
+            raise InvalidValue(f"the keys of a scratch pad are texts, not {names.shown(key)}")
+    try:
+        size = len(json.dumps(dict(given), allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"the scratch pad does not fit into JSON: {error}") from None
+    if size > SCRATCH_BYTES_MAX:
+        raise TooLarge(f"a scratch pad has at most {SCRATCH_BYTES_MAX} bytes of JSON, not {size}")
+    return dict(given)
+
+
+RESERVED: Final[Mapping[str, Reserved]] = {
+    end_user.KEY: Reserved(keyword="end_user", stored=end_user.parts_of),
+    attributes.MESSAGE_ID: Reserved(
+        keyword="message_id", stored=lambda given: names.check_id("message id", given)
+    ),
+    attributes.REPLY_TO: Reserved(
+        keyword="reply_to", stored=lambda given: check_answer_queue("reply_to", given)
+    ),
+    attributes.SCRATCH: Reserved(keyword="scratch", stored=_scratch),
+    "onceq_stream": Reserved(),
+}
+"""By key: what a bridge notes of a message has no keyword."""
+
+
+def refuse(properties: object, whose: str = "") -> None:
+    """Refuses properties with a key of the queue manager's own. InvalidValue.
+
+    whose: which properties these are. What is no mapping is not judged here.
+    """
+    if not isinstance(properties, Mapping):
+        return
+    for key in properties:
+        if isinstance(key, str) and key.startswith(PREFIX):
+            keyword = RESERVED[key].keyword if key in RESERVED else None
+            hint = f"say {keyword}=..." if keyword else "choose another name"
+            raise InvalidValue(
+                f"{key!r} is not a property{whose}: keys that begin with {PREFIX!r} are the queue "
+                f"manager's own; {hint}"
+            )
+
+
+def attributes_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns attributes with those that have a key of their own among the properties.
+
+    InvalidValue, InvalidName, TooLarge; also if a program gives such a key itself.
+    """
+    sent = dict(given)
+    properties = sent.get("properties")
+    if not isinstance(properties, Mapping | None):
+        raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
+    refuse(properties)
+    own: dict[str, Any] = {}
+    for key, one in RESERVED.items():
+        value = None if one.keyword is None else sent.pop(one.keyword, None)
+        if value is not None:
+            own[key] = one.stored(value)
+    if own:
+        sent["properties"] = {**(properties or {}), **own}
+    return sent
