@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceq.errors import InvalidName, InvalidValue, TooLarge
-from onceq.model import attributes, end_user, names
+from onceq.model import attributes, end_user, names, trace
 
 PREFIX: Final = "onceq_"
 SCRATCH_BYTES_MAX: Final = 65_536
@@ -73,8 +73,9 @@ RESERVED: Final[Mapping[str, Reserved]] = {
     ),
     attributes.SCRATCH: Reserved(keyword="scratch", stored=_scratch),
     "onceq_stream": Reserved(),
+    trace.KEY: Reserved(),
 }
-"""By key: what a bridge notes of a message has no keyword."""
+"""By key: what a bridge notes of a message, and the trace context of a send, have no keyword."""
 
 
 def refuse(properties: object, whose: str = "") -> None:
