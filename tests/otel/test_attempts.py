@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 
 import onceq
 from onceq.engine.perform import together
@@ -19,6 +18,8 @@ from tests.parts import LIMIT_S, serving, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 ORDERS = onceq.Queue("orders", str, str, backoff_ms=0, abort_limit=3)
 APP = "tests.otel.app:server"

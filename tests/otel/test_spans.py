@@ -26,7 +26,7 @@ from tests.otel.parts import (
     span_id,
     trace_id,
 )
-from tests.parts import LIMIT_S, plain, scalar, serving
+from tests.parts import LIMIT_S, plain, serving, wait_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -304,9 +304,7 @@ def test_a_task_that_is_cancelled_leaves_no_span_open(
     async def main() -> None:
         async with onceq.open_async(conninfo, repository=qm.repository) as other:
             sending = asyncio.create_task(other.enqueue(ORDERS, "x"))
-            query = "select count(*) from pg_locks where not granted"
-            while not await asyncio.to_thread(scalar, conninfo, query):
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait_blocked, conninfo, "enqueue")
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sending

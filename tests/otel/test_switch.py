@@ -30,7 +30,6 @@ from tests.tidy.source_tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan, Span
@@ -65,7 +64,7 @@ def test_off_nothing_is_there_of_it(qm: onceq.QueueManager, conninfo: str) -> No
     assert scalar(conninfo, query) == 0
 
 
-def test_nothing_imports_it_unless_it_is_switched_on(tmp_path: Path) -> None:
+def test_nothing_imports_it_unless_it_is_switched_on() -> None:
     program = (
         "import sys, onceq, onceq.cli.main, onceq.server.child, onceq.otel\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
@@ -114,10 +113,10 @@ class Failing(SpanProcessor):
     """A processor of the user's that has a bug."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        raise ZeroDivisionError("secret")
+        raise ZeroDivisionError(f"secret {span.name} {parent_context}")
 
     def on_end(self, span: ReadableSpan) -> None:
-        raise LookupError("secret")
+        raise LookupError(f"secret {span.name}")
 
 
 class FailingLater(Failing):
