@@ -83,10 +83,9 @@ class State:
     def lock(self, tx: Transaction, kind: str, number: int, *, exclusive: bool) -> None:
         """Takes an advisory lock until the transaction ends. Raises Blocked."""
         key = (kind, number)
-        if key in self.locks:
-            for holder, mode in self.locks[key]:
-                if holder is not tx and (exclusive or mode):
-                    raise Blocked
+        for holder, mode in self.locks.get(key, []):
+            if holder is not tx and (exclusive or mode):
+                raise Blocked
         if tx.is_open:
             self.locks.setdefault(key, []).append((tx, exclusive))
             tx.locks.append(key)
@@ -167,7 +166,6 @@ def queue_of(state: State, tx: Transaction, queue_id: int) -> QueueRow:
 
 def to_element(row: ElementRow) -> Element:
     """Returns the element in the form that its readers get."""
-    properties, context = trace.parted(row.properties)
     return Element(
         seq=row.seq,
         eid=row.eid,
@@ -185,8 +183,8 @@ def to_element(row: ElementRow) -> Element:
         send_no=row.send_no,
         correlation_id=row.correlation_id,
         content_type=row.content_type,
-        properties=properties,
-        trace=context,
+        properties=trace.parted(row.properties)[0],
+        trace=trace.parted(row.properties)[1],
         not_before=row.not_before,
         expires_at=row.expires_at,
         code=row.code,

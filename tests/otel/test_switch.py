@@ -19,8 +19,7 @@ from onceq import otel
 from onceq.errors import IllegalState, InvalidValue, MissingExtra
 from onceq.model import ops
 from onceq.model.trace import KEY, parted, with_trace
-from onceq.otel import spans, steps
-from onceq.otel.logged import SpanFailed
+from onceq.otel import logged, spans, steps
 from tests.events import emits
 from tests.lives import living
 from tests.otel.parts import ID, Exported, attributes, exporting, linked
@@ -126,7 +125,7 @@ class FailingLater(Failing):
         """Is fine."""
 
 
-@emits(SpanFailed)
+@emits(logged.SpanFailed)
 @pytest.mark.parametrize("kind", [Failing, FailingLater])
 def test_what_fails_in_spans_fails_no_request(
     qm: onceq.QueueManager, conninfo: str, events: Events, kind: type[SpanProcessor]
@@ -140,7 +139,7 @@ def test_what_fails_in_spans_fails_no_request(
     ):
         for rid in ("1", "2"):
             assert clerk.transceive(rid, "x", timeout_s=LIMIT_S).value == "x"
-    told = [(one["doing"], one["code"]) for one in events.of(SpanFailed)]
+    told = [(one["doing"], one["code"]) for one in events.of(logged.SpanFailed)]
     assert len(told) == len(set(told)), "each is told once"
     verb, code = ("begin", "ZeroDivisionError") if kind is Failing else ("end", "LookupError")
     assert {(f"{verb} Send", code), (f"{verb} Call", code), (f"{verb} Finish", code)} <= {*told}

@@ -72,7 +72,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Subject:
     """What a span says of one message. rid: None: it is not known. trace: of its send.
 
     attempt: the execution that a claim leads to, 1 for the first; last_abort: the code of the one
@@ -114,7 +114,7 @@ class Destination:
         return {name: value for name, value in known.items() if value is not None}
 
     @property
-    def common(self) -> dict[str, str]:
+    def measured(self) -> dict[str, str]:
         """What a metric says of it."""
         known = {DESTINATION: self.name} if self.template is None else {TEMPLATE: self.template}
         return {name: value for name, value in known.items() if value is not None}
@@ -196,7 +196,7 @@ class Teller:
         self,
         operation: Operation,
         destination: Destination,
-        messages: Sequence[Message],
+        subjects: Sequence[Subject],
         *,
         since: Moment | None = None,
         within: Context | None = None,
@@ -205,8 +205,8 @@ class Teller:
 
         since: when it began; None: now. within: the context of its parent; None: the present one.
         """
-        alone = messages[0] if len(messages) == 1 else None
-        about = {COUNT: len(messages)} if alone is None else alone.attributes
+        alone = subjects[0] if len(subjects) == 1 else None
+        about = {COUNT: len(subjects)} if alone is None else alone.attributes
         span = self._tracer.start_span(
             operation.name + destination.title,
             context=within,
@@ -216,7 +216,7 @@ class Teller:
                 **destination.attributes,
                 **about,
             },
-            links=[link for one in messages for link in _links(one)],
+            links=[link for one in subjects for link in _links(one)],
             start_time=None if since is None else since.at_ns,
         )
         begun = Begun(self, span, operation, destination)
@@ -225,7 +225,7 @@ class Teller:
 
     def measure(self, begun: Begun, took_s: float, error: str | None) -> None:
         """Notes how long an operation took."""
-        known = {**_words(begun.operation), **begun.where.common}
+        known = {**_words(begun.operation), **begun.where.measured}
         if error is not None:
             known[ERROR] = error
         duration = self._durations[begun.operation.type == "process"]
@@ -271,13 +271,13 @@ def _words(operation: Operation) -> dict[str, str]:
     }
 
 
-def _links(message: Message) -> list[Link]:
+def _links(subject: Subject) -> list[Link]:
     """Returns the link to the send of a message; none if it has no context that can be read."""
-    if message.trace is None:
+    if subject.trace is None:
         return []
-    found = _W3C.extract({TRACEPARENT: message.trace}, contexts.Context())
+    found = _W3C.extract({TRACEPARENT: subject.trace}, contexts.Context())
     context = trace.get_current_span(found).get_span_context()
-    return [Link(context, message.attributes)] if context.is_valid else []
+    return [Link(context, subject.attributes)] if context.is_valid else []
 
 
 def teller(tracers: object | None, meters: object | None) -> Teller:

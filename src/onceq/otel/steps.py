@@ -26,9 +26,9 @@ from onceq.otel.spans import (
     NOWHERE,
     Begun,
     Destination,
-    Message,
     Moment,
     Operation,
+    Subject,
     Teller,
 )
 
@@ -57,7 +57,7 @@ ACKNOWLEDGE: Final = Operation("acknowledge", "settle", SpanKind.CLIENT)
 class Known:
     """What a session has claimed: the message, its queue, the context of its processing."""
 
-    message: Message
+    subject: Subject
     where: Destination = NOWHERE
     within: Any = None
 
@@ -73,16 +73,16 @@ class Memory:
         """Returns the queue with this number."""
         return Destination(self.queues.get(queue_id))
 
-    def claim(self, elements: Sequence[Element]) -> list[Message]:
-        """Notes what was claimed; returns its messages."""
+    def claim(self, elements: Sequence[Element]) -> list[Subject]:
+        """Notes what was claimed; returns what spans say of it."""
         for one in elements:
-            message = Message(one.rid, one.trace, attempt=one.aborts + 1, last_abort=one.code)
-            self.claimed[one.seq] = Known(message, self.where(one.queue_id))
-        return [self.claimed[one.seq].message for one in elements]
+            subject = Subject(one.rid, one.trace, attempt=one.aborts + 1, last_abort=one.code)
+            self.claimed[one.seq] = Known(subject, self.where(one.queue_id))
+        return [self.claimed[one.seq].subject for one in elements]
 
     def known(self, seq: int) -> Known:
         """Returns what is known of an element."""
-        return self.claimed.get(seq) or Known(Message(None))
+        return self.claimed.get(seq) or Known(Subject(None))
 
     def forget(self, seqs: Sequence[int]) -> None:
         """Notes that elements are settled."""
@@ -186,8 +186,8 @@ class Sending(Step):
         sends = SENDS[type(self.op)]
         self._rids = sends.rids(self.op)
         where = Destination(sends.what(self.op).queue)
-        messages = [Message(rid) for rid in self._rids]
-        self.begun = self.teller.begin(sends.operation, where, messages)
+        subjects = [Subject(rid) for rid in self._rids]
+        self.begun = self.teller.begin(sends.operation, where, subjects)
         trace = self.begun.trace
         if trace is not None:
             self.op = sends.carry(self.op, trace)
@@ -218,13 +218,13 @@ class Finding(Step):
 
     def _note(self, answer: list[Element]) -> None:
         if answer:
-            self._tell([Message(one.rid, one.trace) for one in answer], None)
+            self._tell([Subject(one.rid, one.trace) for one in answer], None)
 
     def _where(self) -> Destination:
         return _replies(self.op)
 
-    def _tell(self, messages: Sequence[Message], code: str | None) -> None:
-        begun = self.teller.begin(self._operation, self._where(), messages, since=self._since)
+    def _tell(self, subjects: Sequence[Subject], code: str | None) -> None:
+        begun = self.teller.begin(self._operation, self._where(), subjects, since=self._since)
         begun.end(code)
 
 
@@ -236,8 +236,8 @@ class Claiming(Finding):
 
     def _note(self, answer: list[Element]) -> None:
         self.memory.claimed.clear()
-        if messages := self.memory.claim(answer):
-            self._tell(messages, None)
+        if subjects := self.memory.claim(answer):
+            self._tell(subjects, None)
 
 
 class Dequeueing(Finding):
@@ -269,7 +269,7 @@ class Processing(Step):
 
     def _begin(self) -> None:
         known = self.memory.known(self.op.element.seq)
-        self.begun = self.teller.begin(PROCESS, Destination(self.op.queue), [known.message])
+        self.begun = self.teller.begin(PROCESS, Destination(self.op.queue), [known.subject])
         known.within = self.begun.context
         self._token = contexts.attach(known.within)
 
@@ -292,9 +292,9 @@ class Finishing(Step):
 
     def _note(self, answer: ops.Finished) -> None:
         self.memory.forget(self.op.seqs)
-        if messages := self.memory.claim(answer.following):
+        if subjects := self.memory.claim(answer.following):
             where = self.memory.where(self.op.queue_id)
-            self.teller.begin(CLAIM, where, messages, since=self._since).end()
+            self.teller.begin(CLAIM, where, subjects, since=self._since).end()
 
 
 class Aborting(Step):
@@ -315,7 +315,7 @@ class Acknowledging(Step):
     """A client frees replies."""
 
     def _begin(self) -> None:
-        known = [Known(Message(rid)) for rid in self.op.rids]
+        known = [Known(Subject(rid)) for rid in self.op.rids]
         self.begun = _settlement(self.teller, ACKNOWLEDGE, _replies(self.op), known)
 
 
@@ -324,7 +324,7 @@ def _settlement(
 ) -> Begun:
     """Begins the span of what ends messages; of one, within that of its processing."""
     within = known[0].within if len(known) == 1 else None
-    return teller.begin(operation, where, [one.message for one in known], within=within)
+    return teller.begin(operation, where, [one.subject for one in known], within=within)
 
 
 def _replies(op: Any) -> Destination:
