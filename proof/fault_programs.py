@@ -29,7 +29,7 @@ from onceq.engine.schema.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from proof import fault_calls, fault_desk, fault_ledgers, fault_ticks
+from proof import fault_calls, fault_desk, fault_ledgers, fault_retention, fault_ticks
 from proof.fault_handlers import AsyncLedgerHandler, LateHandler
 from proof.harness.ledger import EFFECTS, Order, Receipt
 from proof.harness.orders import RecordedClerk
@@ -373,6 +373,7 @@ def _awaited(program: Callable[[Errand], None]) -> Callable[[Errand], None]:
 
 PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     **fault_ledgers.PROGRAMS,
+    **fault_retention.PROGRAMS,
     **fault_ticks.PROGRAMS,
     "one_at_a_time": one_at_a_time,
     "one_at_a_time_async": _awaited(one_at_a_time),

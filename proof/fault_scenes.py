@@ -17,7 +17,7 @@ from pyarrow import parquet
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.schema.migrate import verify_with
-from proof import fault_ledgers, fault_ticks
+from proof import fault_ledgers, fault_retention, fault_ticks
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
 from proof.harness.ledger import ask
@@ -195,6 +195,7 @@ QUEUE_MANAGER: Final = _around(
 TICKING: Final = _around(
     *("CreatePeriodic", "AlterPeriodic", "PausePeriodic", "RemovePeriodic", "Tick", "HoldTick")
 )
+RETIRING: Final = _around("RetireHistory", "HoldRetention")
 VERDICT: Final = _around("Judge")
 
 SCENES: Final[dict[str, Scene]] = {
@@ -342,6 +343,16 @@ SCENES: Final[dict[str, Scene]] = {
         points=TICKING,
         leaves_alerts=True,
         check=fault_ticks.each_once,
+    ),
+    "a caretaker": Scene(
+        program="retiring", points=RETIRING, leaves_alerts=True, check=fault_retention.gone
+    ),
+    "an async caretaker": Scene(
+        program="retiring_async",
+        is_twin=True,
+        points=RETIRING,
+        leaves_alerts=True,
+        check=fault_retention.gone,
     ),
     "files": Scene(
         program="moving_files",

@@ -19,6 +19,7 @@ from proof.conformance import (
     order_behaviours,
     periodic_behaviours,
     processing_behaviours,
+    retention_behaviours,
     scan_behaviours,
     server_behaviours,
     stream_behaviours,
@@ -44,6 +45,7 @@ _ROOMS = (
     limit_behaviours,
     failure_behaviours,
     periodic_behaviours,
+    retention_behaviours,
     scan_behaviours,
     trim_behaviours,
 )

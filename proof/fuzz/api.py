@@ -33,6 +33,7 @@ SETTINGS = {
     "keep_body": True,
     "error_queue": "all.error",
     "on_failure": "hold",
+    "history_days": 7,
 }
 
 

@@ -215,12 +215,13 @@ def typed(value: object) -> bool | None:
 
 def settings(given: Mapping[str, Any]) -> bool:
     """Settings of a queue."""
-    known = {*SETTINGS, *FLAGS, "error_queue", "on_failure"}
+    known = {*SETTINGS, *FLAGS, "error_queue", "on_failure", "history_days"}
     numbers = all(whole(given[name], *SETTINGS[name]) for name in SETTINGS if name in given)
     flags = all(flag(given[name]) for name in FLAGS if name in given)
     fate = given.get("on_failure", "fail")
     is_fate = type(fate) is str and fate in {"fail", "hold"}
-    if not (known >= given.keys() and numbers and flags and is_fate):
+    days = optional(given.get("history_days"), lambda value: whole(value, 1, 36_500))
+    if not (known >= given.keys() and numbers and flags and is_fate and days):
         return False
     backoff = {**DEFAULT_BACKOFF_MS, **given}
     return backoff["backoff_ms"] <= backoff["backoff_max_ms"] and bool(

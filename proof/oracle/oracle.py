@@ -6,7 +6,8 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, OnceqError, StatementRefused
-from onceq.model import admin_ops, desk_ops, ops, periodic_ops, scan, stream_ops
+from onceq.model import admin_ops, desk_ops, ops, periodic_ops, retention_ops, scan, stream_ops
+from onceq.model.archive_ops import ArchiveSpend
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
     clients,
@@ -19,6 +20,7 @@ from proof.oracle import (
     queues,
     registrations,
     replies,
+    retention,
     scans,
     servers,
     streams,
@@ -54,6 +56,7 @@ _ROOMS = (
     queues,
     registrations,
     replies,
+    retention,
     scans,
     servers,
     streams,
@@ -71,9 +74,10 @@ if len(_NAMED) != len(_FOUND):
 ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Settle: settle,
     ops.StopWaiting: settle,
+    ArchiveSpend: retention.archive_spend,
     **{
         kind: _NAMED[name_of(kind)]
-        for module in (ops, admin_ops, desk_ops, periodic_ops, scan, stream_ops)
+        for module in (ops, admin_ops, desk_ops, periodic_ops, retention_ops, scan, stream_ops)
         for kind in kinds_of(module)
         if name_of(kind) in _NAMED
     },

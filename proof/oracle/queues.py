@@ -118,9 +118,13 @@ def alter_queue(state: State, tx: Transaction, op: ops.AlterQueue) -> bool:
     """Answers AlterQueue. Raises InvalidValue, as the schema's CHECKs do."""
     row = find_queue(state, tx, op.queue)
     given = {name: getattr(op, name) for name in _SETTINGS if getattr(op, name) is not None}
+    if op.retention is not None:
+        given["history_days"] = op.retention.history_days
+        if op.retention.history_days != row.settings.history_days:
+            state.retention.put(tx, row.queue_id, None)  # so it is looked at now
     kept = {
         field: getattr(row.settings, field)
-        for field in ("durable", "error_queue", "order", *_SETTINGS)
+        for field in ("durable", "error_queue", "order", "history_days", *_SETTINGS)
     }
     flags = {
         name: getattr(op, name)
@@ -174,7 +178,8 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
     free = [one for one in inside if one.claimed_by is None]
     error_id = row.error_queue_id
     error_name = None if error_id is None else queue_of(state, tx, error_id).name
-    settings = {field: getattr(row.settings, field) for field in ("durable", "order", *_SETTINGS)}
+    shown = ("durable", "order", "history_days", *_SETTINGS)
+    settings = {field: getattr(row.settings, field) for field in shown}
     return QueueInfo(
         queue_id=row.queue_id,
         name=row.name,

@@ -184,6 +184,13 @@ class Received(NamedTuple):
     ckpt: bytes | None
 
 
+class RetentionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """When to look next at the history of a queue that keeps it for some days."""
+
+    queue_id: int
+    look_at: datetime
+
+
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     """An execution that was aborted. server: the incarnation; host, pid: None if it has ended."""
 

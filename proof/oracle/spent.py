@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proof.oracle.rows import Blocked
 
 if TYPE_CHECKING:
-    from proof.oracle.rows import ElementRow, Transaction
+    from proof.oracle.rows import ElementRow, HistoryRow, Transaction
     from proof.oracle.state import State
 
 
@@ -28,19 +28,33 @@ def trim(state: State, tx: Transaction) -> int:
     What somebody still asks for stays (`archive_removable`). So does the history of a registrant
     whose anchor another transaction has, if none of it ever went before.
     """
-    gone = 0
-    for key in list({**state.history.rows, **state.history.pending}):
-        row = state.history.get(tx, key)
-        if row is None or _is_asked_for(state, tx, row.element):
-            continue
-        if row.element.registrant_id is not None:
-            if not _may_lose(state, tx, row.element.registrant_id):
-                continue
-            if not _is_closed(state, tx, row.element.registrant_id):
-                state.spent.put(tx, state.spent.new_key(), row.element)
-        state.history.put(tx, key, None)
-        gone += 1
-    return gone
+    return sum(
+        may_lose(state, tx, row.element.registrant_id) and spend(state, tx, key)
+        for key, row in removable(state, tx)
+    )
+
+
+def removable(state: State, tx: Transaction) -> list[tuple[int, HistoryRow]]:
+    """Returns the rows of history that nobody asks for any more, with their keys."""
+    keys = list({**state.history.rows, **state.history.pending})
+    rows = [(key, state.history.get(tx, key)) for key in keys]
+    return [
+        (key, row)
+        for key, row in rows
+        if row is not None and not _is_asked_for(state, tx, row.element)
+    ]
+
+
+def spend(state: State, tx: Transaction, key: int) -> bool:
+    """Removes a row of history; its rid stays known, unless its client's name was closed."""
+    row = state.history.get(tx, key)
+    if row is None:
+        return False
+    who = row.element.registrant_id
+    if who is not None and not _is_closed(state, tx, who):
+        state.spent.put(tx, state.spent.new_key(), row.element)
+    state.history.put(tx, key, None)
+    return True
 
 
 def drop_spent(state: State, tx: Transaction, registrant_id: int) -> None:
@@ -71,7 +85,10 @@ def _named(row: ElementRow) -> tuple[int | None, str]:
     return row.registrant_id, row.rid
 
 
-def _may_lose(state: State, tx: Transaction, registrant_id: int) -> bool:
+def may_lose(state: State, tx: Transaction, registrant_id: int | None) -> bool:
+    """Lets history of a registrant be trimmed; False: somebody else has its anchor."""
+    if registrant_id is None:
+        return True
     who = state.registrants.get(tx, registrant_id)
     if who is None or who.has_spent:
         return True

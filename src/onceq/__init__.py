@@ -63,7 +63,7 @@ from onceq.model.explaining import Explanation, Step
 from onceq.model.held import Held, HeldGroup, Redriven, Released
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.periodic import Periodic, PeriodicInfo
-from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings, Retention
 from onceq.model.reasons import Reason
 from onceq.model.scan import Scanned
 from onceq.server import Abort, Server, ServerStatistics
@@ -127,6 +127,7 @@ __all__ = [
     "RequestFailed",
     "RequestOutcome",
     "RequestState",
+    "Retention",
     "Retry",
     "Scanned",
     "Server",

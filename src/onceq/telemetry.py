@@ -187,6 +187,13 @@ class TickRefused(Event, level=logging.WARNING):
     error: str
 
 
+class RetentionFailed(Event, level=logging.WARNING):
+    """History that a queue keeps no longer cannot be removed; it is tried again."""
+
+    queue: str
+    error: str
+
+
 class ServerBegan(Event):
     """A server begins. process: its id in the repository. sessions: how many it has."""
 

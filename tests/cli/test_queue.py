@@ -60,6 +60,18 @@ def test_limits(cli: Cli, qm: onceq.QueueManager) -> None:
         )
 
 
+def test_how_long_history_is_kept(cli: Cli) -> None:
+    cli("queue", "create", "orders", "--history-days", "30")
+    assert cli.json("queue", "show", "orders").item["settings"]["history_days"] == 30
+    after = cli.json("queue", "alter", "orders", "--history-days", "7").item
+    assert after["history_days"] == 7
+    assert cli.json("queue", "alter", "orders", "--abort-limit", "7").item["history_days"] == 7
+    assert cli.json("queue", "alter", "orders", "--no-retention").item["history_days"] is None
+    for bad in ("0", "36501"):
+        assert "history_days" in cli("queue", "alter", "orders", "--history-days", bad, code=2).err
+        assert "history_days" in cli("queue", "create", "x", "--history-days", bad, code=2).err
+
+
 def test_start_and_stop(cli: Cli, qm: onceq.QueueManager) -> None:
     queue = onceq.Queue("orders", bytes, bytes)
     qm.declare(queue)
@@ -103,6 +115,6 @@ def test_scan_shows_what_is_there_and_leaves_it(cli: Cli, qm: onceq.QueueManager
         [eids[1], "2", "queued"],
     ]
     assert cli.json("queue", "scan", "orders.error").lines == []
-    assert "does not exist" in cli("queue", "scan", "nowhere", code=5).err
+    assert "does not exist" in cli("queue", "scan", "nowhere", code=3).err
     assert cli("queue", "scan", "orders", "--limit", "0", code=2).out == ""
     assert qm.show("orders").ready == 2

@@ -74,6 +74,7 @@ def test_two_threads_that_ask_how_a_process_ended_hear_the_same() -> None:
         ("an async queue manager", "ReplyTaken.after"),
         ("a ticker", "Tick.after"),
         ("an async ticker", "Tick.before"),
+        ("a caretaker", "RetireHistory.after"),
     ],
 )
 def test_each_fault_strikes_a_later_time_too(

@@ -47,7 +47,7 @@ CHANGE_NOTHING = {
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("BeginTagged", "EidsOf", "Examine", "ListSessions", "Measure", "MeasureQueues", "NextDue"),
     *("FindHeld", "GroupHeld"),
-    *("OpenScan", "ScanElements", "ScanKeys"),
+    *("DueRetention", "OpenScan", "RetentionOwners", "ScanElements", "ScanKeys"),
     *("DueTicks", "ListPeriodics", "MayTend", "Now"),
     *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "UnknownRid"),
     *(

@@ -15,7 +15,7 @@ from onceq.cli.command import Invocation, command
 from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.admin_ops import Rates
-from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings, Retention
 from onceq.model.scan import Scanned
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
@@ -34,6 +34,7 @@ NOTES: Final = {
     "depth_max": "The most elements that the queue takes.",
     "bytes_max": "The most bytes of their bodies together.",
     "on_failure": "fail, or hold: what reaches its abort limit waits here for an operator.",
+    "history_days": "For how many days history tells of a request after its end.",
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 
@@ -78,6 +79,21 @@ class LimitsGiven:
             depth=before.depth if self.depth_max is None else self.depth_max,
             bytes=before.bytes if self.bytes_max is None else self.bytes_max,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionGiven:
+    """For how long a queue keeps what has ended, as options."""
+
+    history_days: int | None = None
+    no_retention: Annotated[
+        bool, typer.Option("--no-retention", help="Keep history until somebody trims it.")
+    ] = False
+
+    def over(self, before: int | None) -> Retention:
+        """Returns the retention; what is not given stays as it was. InvalidValue."""
+        kept = None if self.no_retention else before
+        return Retention(history_days=kept if self.history_days is None else self.history_days)
 
 
 def as_row(info: QueueInfo) -> dict[str, Any]:
@@ -179,6 +195,7 @@ def alter(
     changes: Changes,
     limits: LimitsGiven,
     *,
+    retention: RetentionGiven,
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Take away the limits that are not given.")
     ] = False,
@@ -189,7 +206,8 @@ def alter(
         given = {name: value for name, value in asdict(changes).items() if value is not None}
         QueueSettings(**{**asdict(before.settings), **given})
         chosen = limits.over(Limits() if no_limits else before.settings.limits)
-        qm.alter(ops.AlterQueue(queue=queue, limits=chosen, **given))
+        kept = retention.over(before.settings.history_days)
+        qm.alter(ops.AlterQueue(queue=queue, limits=chosen, retention=kept, **given))
         after = as_row(qm.show(queue))["settings"]
     invoked.output.item({"queue": queue, **after})
 

@@ -31,6 +31,7 @@ from onceq.model import (
     ledger_ops,
     ops,
     periodic_ops,
+    retention_ops,
     stream_ops,
 )
 
@@ -45,7 +46,9 @@ _HEARD_WITHIN_S: Final = 30.0
 WATCHED: Final = {"_commit": "Commit"}
 """Steps of a driver that are not one Op alone: from method to the name of its points."""
 
-_MODULES: Final = (ops, admin_ops, archive_ops, desk_ops, ledger_ops, periodic_ops, stream_ops)
+_MODULES: Final = (
+    *(ops, admin_ops, archive_ops, desk_ops, ledger_ops, periodic_ops, retention_ops, stream_ops),
+)
 OPS: Final = {
     one.__name__: one.changes
     for module in _MODULES

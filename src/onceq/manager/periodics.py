@@ -49,6 +49,7 @@ class PeriodicOperations:
     def tend(self) -> int:
         """Sends what is due now; returns how many requests that were.
 
+        It also takes a step in removing history that queues keep no longer (`history_days`).
         Servers do so once a second, and whoever waits in `dequeue`: only where there is neither
         must this be called.
         """

@@ -32,6 +32,7 @@ from onceq.model.queue import (
     QueueInfo,
     QueueKind,
     QueueSettings,
+    Retention,
     Terms,
     check_limits,
     check_terms,
@@ -220,6 +221,7 @@ def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
         check_limits(change.limits)
     if change.on_failure is not None:
         names.check_choice("on_failure", change.on_failure, ON_FAILURE)
+    _of_kind(Retention, "retention", change.retention)
     return change
 
 

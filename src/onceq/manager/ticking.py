@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from onceq import errors, telemetry
+from onceq.manager.retaining import retire
 from onceq.model import names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.periodic import Periodic, PeriodicInfo
@@ -43,10 +44,11 @@ def tend_at_times() -> ops.Program[None]:
 
 
 def tend() -> ops.Program[int]:
-    """Sends what is due now; returns how many requests that were."""
+    """Sends what is due now, and removes what is kept no longer; returns how many it sent."""
     sent = 0
     for due in (yield from DueTicks()):
         sent += yield from _tick(due)
+    yield from retire()
     return sent
 
 

@@ -54,6 +54,7 @@ RANGES: Final = {
     "tag_bytes_max": (1, 16_777_216),
 }
 """The least and the greatest value of a queue's numbers; backoff_max_ms is >= backoff_ms too."""
+HISTORY_DAYS_MAX: Final = 36_500
 LIMITS_MAX: Final = {"depth": 10**12, "bytes": 10**15}
 
 
@@ -139,6 +140,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 UNLIMITED: Final = Limits()
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """For how long a queue keeps what has ended (Q17). Raises InvalidValue.
+
+    history_days: its history, 1 to 36,500; None: until somebody trims it.
+    """
+
+    history_days: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.history_days is not None:
+            names.check_range("history_days", self.history_days, 1, HISTORY_DAYS_MAX)
+
+    @property
+    def is_given(self) -> bool:
+        """True: SQL tells what is to be taken away from what is to stay."""
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """What a queue does with its elements.
@@ -154,7 +173,9 @@ class QueueSettings:
     not_before, no dequeue by eid and no Spark (Q8); None: in about that order, many at a time. It
     is chosen when the queue is created. limits: how much the queue takes. on_failure: "hold" keeps
     what reaches its abort limit in the queue itself, without a reply, until an operator has it run
-    again or gives it up (G3); what is rejected fails at once, as ever.
+    again or gives it up (G3); what is rejected fails at once, as ever. history_days: how long
+    history tells of a request after its end, 1 to 36,500; and until it is in the archive, if there
+    is one. Its rid stays known. None: until somebody trims it (Q17).
     """
 
     abort_limit: int = 5
@@ -170,6 +191,7 @@ class QueueSettings:
     order: str | None = None
     limits: Limits = UNLIMITED
     on_failure: str = "fail"
+    history_days: int | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():
@@ -183,6 +205,7 @@ class QueueSettings:
             names.check_choice("order", self.order, ORDERS)
         check_limits(self.limits)
         names.check_choice("on_failure", self.on_failure, ON_FAILURE)
+        Retention(history_days=self.history_days)
 
 
 def check_limits(limits: object) -> None:
@@ -242,6 +265,7 @@ class Settings(TypedDict, total=False):
     order: str | None
     limits: Limits
     on_failure: str
+    history_days: int | None
 
 
 class Terms(TypedDict, total=False):

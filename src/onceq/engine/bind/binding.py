@@ -24,8 +24,8 @@ from onceq.engine.bind.decoding import (
 from onceq.engine.bind.held_binding import HELD_BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS
 from onceq.engine.bind.statement import NOTHING, bind
-from onceq.model import admin_ops, desk_ops, ops, periodic_ops, scan, stream_ops
-from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
+from onceq.model import admin_ops, desk_ops, ops, periodic_ops, retention_ops, scan, stream_ops
+from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven, ArchiveSpend
 from onceq.model.end_user import end_user_of
 from onceq.model.metric_ops import Measure
 from onceq.model.ops.base import kinds_of
@@ -106,6 +106,7 @@ _SETTINGS = (
     ("settings.limits.depth", "bigint"),
     ("settings.limits.bytes", "bigint"),
     ("settings.on_failure", "text"),
+    ("settings.history_days", "integer"),
 )
 _CHANGES = (
     ("queue", "text"),
@@ -123,6 +124,8 @@ _CHANGES = (
     ("limits.depth", "bigint"),
     ("limits.bytes", "bigint"),
     ("on_failure", "text"),
+    ("retention.is_given", "boolean"),
+    ("retention.history_days", "integer"),
 )
 
 _SEND = (
@@ -275,11 +278,11 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = (
     {
         kind: bind(kind, SPECIAL.get(kind, {}))
-        for module in (ops, admin_ops, desk_ops, periodic_ops, scan, stream_ops)
+        for module in (ops, admin_ops, desk_ops, periodic_ops, retention_ops, scan, stream_ops)
         for kind in kinds_of(module)
         if kind not in WITHOUT_SQL
     }
     | {Measure: bind(Measure, SPECIAL[Measure])}
     | HELD_BINDINGS
-    | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven)}
+    | {kind: ARCHIVE_BINDINGS[kind] for kind in (ArchiveManifest, ArchiveRedriven, ArchiveSpend)}
 )

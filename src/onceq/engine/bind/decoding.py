@@ -50,7 +50,7 @@ QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
     " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit,"
-    " in_order, depth_max, bytes_max, on_failure"
+    " in_order, depth_max, bytes_max, on_failure, history_days"
 )
 
 OLD_REQUEST_COLUMNS = (

@@ -42,6 +42,7 @@ MIGRATIONS = (
     "0021_load",
     "0022_periodic",
     "0024_failures",
+    "0026_retention",
 )
 FUNCTION_FILES = (
     "base",
@@ -75,6 +76,7 @@ FUNCTION_FILES = (
     "metrics",
     "old_requests",
     "archive",
+    "retention",
     "restore",
     "bulk",
     "stream",

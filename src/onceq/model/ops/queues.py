@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceq.model.ops.base import Integer, Op
-from onceq.model.queue import Limits, QueueInfo, QueueSettings
+from onceq.model.queue import Limits, QueueInfo, QueueSettings, Retention
 
 
 class CreateQueue(Op[bool], changes="a queue is made"):
@@ -16,7 +16,8 @@ class CreateQueue(Op[bool], changes="a queue is made"):
 class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     """Changes the given settings; None leaves one as it is. QueueNotFound.
 
-    limits: both of them; `Limits()` takes them away. on_failure: of what fails from now on.
+    limits: both of them; `Limits()` takes them away; retention: likewise. on_failure: of what fails
+    from now on.
     """
 
     queue: str
@@ -32,6 +33,7 @@ class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     retry_limit: Integer | None = None
     limits: Limits | None = None
     on_failure: str | None = None
+    retention: Retention | None = None
 
 
 class DestroyQueue(Op[bool], changes="a queue is destroyed"):

@@ -178,7 +178,7 @@ class Sighting:
 
     ready, stopped: for each queue, whether a claim would find something now, and whether it is
     stopped for dequeue. due_s: when the next element is due. seen: for the next sweep or survey.
-    ticks: whether a periodic request is due.
+    ticks: whether a periodic request is due, or history that is kept no longer.
     """
 
     missing: int

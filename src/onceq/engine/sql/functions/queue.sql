@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue, begun, limits (written), element, registrant, server, periodic, terms (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun, limits, retention (written), element, registrant, server, periodic, terms (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -163,6 +163,7 @@ begin
     end if;
     delete from onceq.begun where queue_id = q.queue_id;
     delete from onceq.limits where queue_id = q.queue_id;
+    delete from onceq.retention where queue_id = q.queue_id;
     update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
     perform onceq.drop_marks();
     update onceq.queue e set destroyed_at = onceq.now()

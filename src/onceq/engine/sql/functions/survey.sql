@@ -28,7 +28,7 @@ begin
     missing := onceq.take_over(p_process);
     perform onceq.adopt() where random() < 0.5;  -- a process is here once a second
     perform onceq.tidy_session() where p_tidy;
-    ticks := onceq.is_tick_due();
+    ticks := onceq.is_tick_due() or exists (select from onceq.due_retention());
     select array_agg(onceq.is_ready(x.id, p_everything) order by x.n), min(onceq.due_in(x.id)),
             array_agg(exists (select from onceq.queue q where q.queue_id = x.id and not q.dequeue_started) order by x.n)
         into ready, due_s, stopped from unnest(numbers) with ordinality x (id, n);

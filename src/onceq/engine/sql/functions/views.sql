@@ -39,10 +39,12 @@ select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durab
        coalesce(d.waiting, 0) as waiting, coalesce(d.suspect, 0) as suspect,
        coalesce(d.held, 0) as held, d.oldest_at, q.retry_limit,
        case when q.ordered then 'strict' end as in_order, l.depth as depth_max, l.bytes as bytes_max,
-       case when q.holds then 'hold' else 'fail' end as on_failure
+       case when q.holds then 'hold' else 'fail' end as on_failure,
+       k.history_days
 from onceq.queue q
 left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join onceq.limits l on l.queue_id = q.queue_id
+left join onceq.retention k on k.queue_id = q.queue_id
 left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
