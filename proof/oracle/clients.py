@@ -6,6 +6,7 @@ Private to the oracle; the twin of `request.sql`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from onceq.model import ops
 from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
 from onceq.model.queue import QueueKind
-from proof.oracle import queues
+from proof.oracle import queues, reports
 from proof.oracle.ends import expire
 from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
@@ -278,6 +279,7 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
         life=life,
     )
     state.elements.put(tx, seq, row)
+    reports.ask(state, tx, row, partial(queues.open_for_reports, state, tx))
     return ops.Sent(eid=eid, state="new")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onceq.errors import OnceqError
 from onceq.model import desk_ops, ops
+from onceq.model.attributes import REPORTS
 from onceq.model.element import Element
 from onceq.model.ops import Identity
 from onceq.model.queue import UNLIMITED, QueueKind
@@ -68,7 +69,8 @@ def _plain_send(
     own = [*own_rows(state, tx, who.registrant_id), *ended(state, tx, who.registrant_id)]
     known = [row.rid for row in own]
     queue = find_queue(state, tx, op.queue)
-    fits = queue.enqueue_started and len(body) <= queue.settings.body_bytes_max
+    is_plain = REPORTS not in op.properties[at]
+    fits = is_plain and queue.enqueue_started and len(body) <= queue.settings.body_bytes_max
     if not fits or rid in known or not _lives(state, tx, who):
         return None
     properties = op.properties[at]

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onceq.model import end_user
 from onceq.model.element import TOOK_EFFECT, Charge, Fate, Lane, RequestOutcome, Role
-from proof.oracle.rows import AttemptRow, ElementRow, Failure, HistoryRow, QueueRow, Transaction
+from proof.oracle.reports import report
+from proof.oracle.rows import (
+    AttemptRow,
+    ElementRow,
+    Failure,
+    HistoryRow,
+    QueueRow,
+    Transaction,
+    kept_for_reply,
+)
 from proof.oracle.state import NONE, State, queue_of
 
 if TYPE_CHECKING:
@@ -81,13 +89,14 @@ def conclude(
                 send_no=element.send_no,
                 ack_rid=element.ack_rid,
                 correlation_id=str(element.eid),
-                properties=_end_user(element),
+                properties=kept_for_reply(element),
                 aborts=element.aborts,
                 code=failure.code,
                 error=failure.error,
             ),
         )
     _record_end(state, tx, element, outcome, reply=reply, failure=failure)
+    report(state, tx, element, outcome, failure=failure)
 
 
 def _record_end(
@@ -114,11 +123,6 @@ def _record_end(
         server=element.claimed_by if outcome in {*TOOK_EFFECT, RequestOutcome.FAILED} else None,
     )
     state.history.put(tx, state.history.new_key(), row)
-
-
-def _end_user(element: ElementRow) -> dict[str, Any] | None:
-    user = (element.properties or {}).get(end_user.KEY)
-    return None if user is None else {end_user.KEY: user}
 
 
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:

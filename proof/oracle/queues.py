@@ -5,8 +5,8 @@ Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,8 +23,9 @@ from onceq.errors import (
 from onceq.model import ops
 from onceq.model.code_pages import JSON
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
+from onceq.model.names import RESERVED_QUEUE
 from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
-from proof.oracle import executions, servers
+from proof.oracle import executions, reports, servers
 from proof.oracle.ends import conclude
 from proof.oracle.limits import need_room
 from proof.oracle.order import check_order
@@ -49,8 +50,6 @@ from proof.oracle.takeover import name_another
 
 if TYPE_CHECKING:
     from uuid import UUID
-
-RESERVED = re.compile(r"reply-[0-9]+(\.error)?")
 
 
 def new_queue(
@@ -78,7 +77,7 @@ def _named(state: State, tx: Transaction, name: str) -> QueueRow | None:
 
 def _refuse_reply_names(*names: str) -> None:
     for name in names:
-        if RESERVED.fullmatch(name):
+        if RESERVED_QUEUE.fullmatch(name):
             raise InvalidValue('queue names "reply-N" are those of clients\' own reply queues')
 
 
@@ -140,6 +139,7 @@ def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
     """Answers DestroyQueue."""
     row = find_queue(state, tx, op.queue)
     state.lock(tx, "queue", row.queue_id, exclusive=True)
+    reports.refuse_awaited(state, tx, op.queue)
     elements = {element.queue_id for element in state.elements.seen(tx)}
     if row.queue_id in elements:
         raise QueueNotEmpty(f"queue {op.queue!r} is not empty")
@@ -200,6 +200,14 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
 # --- elements -----------------------------------------------------------------------------------
 
 
+def open_for_reports(state: State, tx: Transaction, name: str) -> QueueRow:
+    """Returns the queue to which reports are to go. QueueNotFound, QueueStopped, IllegalState."""
+    queue = open_queue(state, tx, name, b"")
+    if queue.kind is not QueueKind.REQUEST:
+        raise IllegalState(f"reports cannot go there: queue {name!r} is an error queue")
+    return queue
+
+
 def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
     """Answers Enqueue."""
     queue = open_queue(state, tx, op.queue, op.body)
@@ -227,6 +235,7 @@ def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
         life=life,
     )
     state.elements.put(tx, seq, row)
+    reports.ask(state, tx, row, partial(open_for_reports, state, tx))
     return eid
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from onceq.model import end_user
 from onceq.model.names import client_said
 
 if TYPE_CHECKING:
@@ -130,6 +131,12 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     properties: Mapping[str, Any] | None = None
     code: str | None = None
     error: str | None = None
+
+
+def kept_for_reply(element: ElementRow) -> dict[str, Any] | None:
+    """Returns the properties of a request that its reply has too."""
+    user = (element.properties or {}).get(end_user.KEY)
+    return None if user is None else {end_user.KEY: user}
 
 
 class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):

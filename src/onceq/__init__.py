@@ -65,6 +65,7 @@ from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.periodic import Periodic, PeriodicInfo
 from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings, Retention
 from onceq.model.reasons import Reason
+from onceq.model.reports import Report, ReportEvent, Reports
 from onceq.model.scan import Scanned
 from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__
@@ -124,6 +125,9 @@ __all__ = [
     "ReplyHeld",
     "ReplyPolicy",
     "ReplyWaiting",
+    "Report",
+    "ReportEvent",
+    "Reports",
     "RequestFailed",
     "RequestOutcome",
     "RequestState",

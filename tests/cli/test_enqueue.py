@@ -49,6 +49,11 @@ def test_attributes_are_given_and_shown(cli: Cli, qm: onceq.QueueManager) -> Non
     wanted = {"type": "datagram", "message_id": "m", "reply_to": "answers", "scratch": {"a": 1}}
     assert {name: shown[name] for name in wanted} == wanted
     assert (shown["content_type"], shown["code_page"]) == ("application/json", "utf-8")
+    qm.declare(onceq.Queue("acks", onceq.Report, bytes))
+    cli("enqueue", "orders", "{}", "--report-to", "acks", "--report", "arrival")
+    report = qm.dequeue("acks")
+    assert report is not None
+    assert report.properties == {"onceq_report": "arrival"}
     page = "text/plain; charset=cp037"
     eid = cli.json("enqueue", "orders", "--raw", "x", "--content-type", page).item["eid"]
     assert f"content_type    {page}" in cli("request", "show", eid).out
@@ -72,6 +77,8 @@ def test_a_body_comes_from_standard_input_as_it_is(cli: Cli, qm: onceq.QueueMana
         (("orders", "{}", "--properties", "[1]"), "--properties is a JSON object"),
         (("orders", "{}", "--not-before", "soon"), "--not-before is a time like"),
         (("orders", "{}", "--scratch", "[1]"), "--scratch is a JSON object"),
+        (("orders", "{}", "--report", "arrival"), "--report says of what, and --report-to"),
+        (("orders", "{}", "--report-to", "acks"), "no report is asked for"),
         (("orders", "{}", "--reply-to", "reply-7"), "a client's own reply queue"),
         (("orders", "{}", "--content-type", "text/plain"), "--content-type goes with --raw"),
         (("orders", "{}", "--properties", '{"onceq_x": 1}'), "'onceq_x' is not a property"),

@@ -168,6 +168,10 @@ def test_a_chain_of_servers(tmp_path: Path) -> None:
     printed, complaints = shell(
         "python chain.py\npython serving.py", tmp_path, reader(ONCEQ_URL="embedded:./data"), LIMIT_S
     )
+    said, complaints = shell(
+        "python acks.py", tmp_path, reader(ONCEQ_URL="embedded:./data"), LIMIT_S
+    )
+    assert said == blocks(text_of("docs/attributes.md"))["text"], complaints
     assert "{'till': 7, 'booked by': 'ann', 'packed by': 'bob'} pack order 4711" in printed, (
         complaints
     )

@@ -132,6 +132,14 @@ def alert_late(scene: Scene) -> Callable[[], Any]:
     return lambda: clerk.alert_late(scene.queue.name, late_s=0.0)
 
 
+def report(scene: Scene) -> Callable[[], Any]:
+    elsewhere = queue_named(f"{scene.queue.name}.told")
+    scene.qm.declare(elsewhere)
+    wanted = onceq.Reports(scene.queue.name, exception=True)
+    eid = scene.qm.enqueue(elsewhere, b"x", reports=wanted)
+    return lambda: scene.qm.kill(eid)
+
+
 def enqueue_rows_of_spark(scene: Scene) -> Callable[[], Any]:
     names = ("priorities", "not_before", "expires_at", "correlation_ids", "content_types")
     op = SparkEnqueue(
@@ -207,7 +215,7 @@ def end_a_suspect(scene: Scene) -> Callable[[], Any]:
 
 SERVER_WAYS = (
     *(enqueue, enqueue_many, enqueue_in_a_transaction, enqueue_tagged, send, send_many),
-    *(alert_late, enqueue_rows_of_spark, abort, give_back, revoke, roll_back_a_dequeue),
+    *(alert_late, report, enqueue_rows_of_spark, abort, give_back, revoke, roll_back_a_dequeue),
     *(redrive, start, release_by_spark, end_a_suspect),
 )
 

@@ -14,6 +14,7 @@ import onceq
 from onceq.cli.command import Invocation
 from onceq.cli.requests import as_time
 from onceq.errors import InvalidValue
+from onceq.model.reports import ReportEvent, Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,12 @@ class How:
     scratch: Annotated[
         str | None, typer.Option(help="The scratch pad that travels along: a JSON object.")
     ] = None
+    report_to: Annotated[
+        str | None, typer.Option(help="The queue for reports; say of what by --report.")
+    ] = None
+    report: Annotated[
+        list[ReportEvent] | None, typer.Option(help="Report this event; again for another.")
+    ] = None
     content_type: Annotated[
         str | None,
         typer.Option(help="Of a --raw body, with its code page: text/plain; charset=cp037."),
@@ -60,6 +67,7 @@ class How:
             "reply_to": self.reply_to,
             "scratch": _json_object("--scratch", self.scratch),
             "content_type": self.content_type,
+            "reports": _reports(self.report_to, self.report or []),
         }
 
 
@@ -101,6 +109,14 @@ def checked_json(content: bytes) -> bytes:
             f"the body is not JSON: {error} (a JSON text has quotes; --raw sends bytes as they are)"
         ) from None
     return content
+
+
+def _reports(to: str | None, events: list[ReportEvent]) -> Reports | None:
+    if to is None and not events:
+        return None
+    if to is None:
+        raise InvalidValue("--report says of what, and --report-to the queue: give both")
+    return Reports(to, **{one.value: True for one in events})
 
 
 def _json_object(option: str, text: str | None) -> Mapping[str, Any] | None:

@@ -168,7 +168,8 @@ def remove(invoked: Invocation, name: Name) -> None:
 def tend(invoked: Invocation) -> None:
     """Send the periodic requests that are due now: only needed where no server runs.
 
-    It also removes some of the history that queues keep no longer (--history-days). Servers do so once a second. Without any, let cron run this each minute.
+    It also removes some of the history that queues keep no longer (--history-days). Servers do so
+    once a second. Without any, let cron run this each minute.
     """
     with invoked.open() as qm:
         sent = qm.tend()

@@ -16,6 +16,7 @@ MESSAGE_ID: Final = "onceq_message_id"
 REPLY_TO: Final = "onceq_reply_to"
 SCRATCH: Final = "onceq_scratch"
 REPORT: Final = "onceq_report"
+REPORTS: Final = "onceq_reports"
 
 
 class ElementType(Word):

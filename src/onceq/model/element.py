@@ -6,11 +6,14 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 from uuid import UUID
 
 from onceq.model.attributes import Described, ElementType, scratch_of, type_of
 from onceq.model.words import Word
+
+if TYPE_CHECKING:
+    from onceq.model.reports import Reports
 
 E = TypeVar("E", bound="Word")
 
@@ -31,13 +34,14 @@ class AnyAttributes(TypedDict, total=False):
     properties: JSON, uninterpreted; keys that begin with `onceq_` are refused. message_id: what the
     sender calls it, 1 to 200 bytes, its eid by default; no key: two may have one. scratch: a
     mapping that travels along, at most 64 KiB of JSON. content_type: of requests of type bytes, and
-    in it their code page.
+    in it their code page. reports: of which events the sender is told, and where (Q10).
     """
 
     properties: Mapping[str, Any] | None
     message_id: str | None
     scratch: Mapping[str, Any] | None
     content_type: str | None
+    reports: Reports | None
 
 
 class SendAttributes(AnyAttributes, total=False):
@@ -397,8 +401,7 @@ class OldRequest:
 class Attempt:
     """How an execution was aborted (Q4). server: the incarnation; host, pid: its process.
 
-    traceback: where in the handler; None if nothing was raised there, and in the archive. Some
-    aborts do not count: see `counts`.
+    traceback: where in the handler; None if nothing was raised there, and in the archive.
     """
 
     ended_at: datetime

@@ -22,6 +22,7 @@ Rid = NewType("Rid", str)
 """A request id, chosen by the client: 1 to 200 bytes of UTF-8 without control characters."""
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+RESERVED_QUEUE = re.compile(r"reply-[0-9]+(\.error)?")
 REPOSITORY_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 ID_BYTES_MAX = 200

@@ -8,17 +8,15 @@ users from giving such a key themselves.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from onceq.errors import InvalidName, InvalidValue, TooLarge
-from onceq.model import attributes, end_user, names, trace
+from onceq.model import attributes, end_user, names, reports, trace
 
 PREFIX: Final = "onceq_"
 SCRATCH_BYTES_MAX: Final = 65_536
-_REPLY_QUEUE: Final = re.compile(r"reply-[0-9]+(\.error)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +31,12 @@ class Reserved:
     stored: Callable[[Any], Any] = lambda value: value
 
 
-def check_answer_queue(kind: str, name: object) -> str:
-    """Returns the name of a queue to which something may be sent later. InvalidName.
-
-    A client's own reply queue is none: replies there match a request of that client (G1).
-    """
+def _reply_to(name: object) -> str:
+    """Checks the name of a queue. A client's own takes only replies to its requests (G1)."""
     queue = names.check_queue(name)
-    if _REPLY_QUEUE.fullmatch(queue):
+    if names.RESERVED_QUEUE.fullmatch(queue):
         raise InvalidName(
-            f"{kind} {queue!r} is a client's own reply queue, where only the replies to its "
+            f"reply_to {queue!r} is a client's own reply queue, where only the replies to its "
             "requests come: name another queue"
         )
     return queue
@@ -68,14 +63,15 @@ RESERVED: Final[Mapping[str, Reserved]] = {
     attributes.MESSAGE_ID: Reserved(
         keyword="message_id", stored=lambda given: names.check_id("message id", given)
     ),
-    attributes.REPLY_TO: Reserved(
-        keyword="reply_to", stored=lambda given: check_answer_queue("reply_to", given)
-    ),
+    attributes.REPLY_TO: Reserved(keyword="reply_to", stored=_reply_to),
     attributes.SCRATCH: Reserved(keyword="scratch", stored=_scratch),
+    attributes.REPORTS: Reserved(keyword="reports", stored=reports.stored),
+    attributes.REPORT: Reserved(),
     "onceq_stream": Reserved(),
     trace.KEY: Reserved(),
 }
-"""By key: what a bridge notes of a message, and the trace context of a send, have no keyword."""
+"""By key. What a report is of, what a bridge notes of a message, and the trace context of a send,
+have no keyword."""
 
 
 def refuse(properties: object, whose: str = "") -> None:

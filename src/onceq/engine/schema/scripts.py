@@ -47,6 +47,7 @@ MIGRATIONS = (
 FUNCTION_FILES = (
     "base",
     "bell",
+    "report",
     "conclude",
     "cursor",
     "order",

@@ -76,6 +76,9 @@ begin
             x.correlation_id, p_code, p_error, x.sha256, case when x.keep_body then x.body end,
             case when x.keep_body then p_reply end,
             case when p_incarnation is not null then transaction_timestamp() end);
+    if x.properties ? 'onceq_reports' then
+        perform onceq.report(p_outcome, x.properties, x.queue_id, x.eid, x.rid, x.registrant_id, p_code, p_error);
+    end if;
 end $$;
 
 -- The same for all of a batch that p_incarnation still claims, done, with one reply for each seq: as sets.
@@ -89,6 +92,7 @@ set plan_cache_mode = force_generic_plan as $$
 declare
     moment timestamptz := onceq.now();
     any_suspect boolean;
+    reported text;
 begin
     with gone as (
         delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply), onceq.queue q
@@ -112,8 +116,10 @@ begin
     )
     select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, true))
             filter (where r.bell is not null and g.reply_queue_id is not null), null),
-        bool_and(g.life is not null), bool_or(g.lane = 11 /* suspect */)
-        into concluded, bells, is_volatile, any_suspect
+        bool_and(g.life is not null), bool_or(g.lane = 11 /* suspect */),
+        max(case when g.properties ? 'onceq_reports'
+            then onceq.report('done', g.properties, g.queue_id, g.eid, g.rid, g.registrant_id) end)
+        into concluded, bells, is_volatile, any_suspect, reported
         from gone g left join onceq.registrant r on r.registrant_id = g.registrant_id;
     perform onceq.ring_suspects() where any_suspect;
 end $$;

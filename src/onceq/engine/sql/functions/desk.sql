@@ -48,7 +48,7 @@ begin
                 with ordinality x (id, epoch, send_no, rid, ack, properties, sha256, body, place)
             join onceq.registrant r on r.registrant_id = x.id and r.epoch = x.epoch
             where x.place = any (held) and r.reply_queue_id is not null and octet_length(x.body) <= home.body_bytes_max
-              and (not r.has_spent or onceq.note_spent()) order by x.place
+              and (not r.has_spent or onceq.note_spent()) and x.properties not like '%"onceq_reports"%' order by x.place
             on conflict (registrant_id, rid) do nothing returning element.eid
     ) select array_agg(i.eid) into sent from inserted i;
     -- Was any of these done before? Later than the insert, as in send: what had the rid until now has ended.

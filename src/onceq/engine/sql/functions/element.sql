@@ -48,6 +48,9 @@ begin
         perform onceq.check_priority(p_priority), onceq.refuse_delay(id);
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = id;
     end if;
+    if p_properties ? 'onceq_reports' then
+        perform onceq.report_asked(id);
+    end if;
     if is_volatile and p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;

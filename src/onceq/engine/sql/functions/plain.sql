@@ -17,7 +17,7 @@ declare
     home integer; replies integer; may_be_spent boolean; id uuid;
     done text;  -- assigned, not performed: an expression needs no statement
 begin
-    if p_own_transaction and coalesce(p_not_before, p_expires_at) is null
+    if p_own_transaction and coalesce(p_not_before, p_expires_at) is null and (p_properties ? 'onceq_reports') is not true
             and current_setting('onceq_setting.lean', true) = 'on'
             and current_setting('transaction_isolation') = 'read committed'
             and current_setting('synchronous_commit') <> 'off' then
@@ -100,6 +100,9 @@ begin
         values (moment, x.enqueued_at, x.send_no, p_incarnation, x.queue_id, x.registrant_id, x.aborts, x.role,
             'done', x.eid, reply_id, x.rid, x.correlation_id, x.sha256, case when p_keeps_body then x.body end,
             case when p_keeps_body then p_reply end, transaction_timestamp());
+    if x.properties ? 'onceq_reports' then
+        perform onceq.report('done', x.properties, x.queue_id, x.eid, x.rid, x.registrant_id);
+    end if;
     if current_setting('synchronous_commit') in ('off', 'local') and (p_effects or x.life is null) then
         perform set_config('synchronous_commit', 'on', true);  -- the handler had changed it
     end if;

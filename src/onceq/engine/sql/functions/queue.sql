@@ -143,6 +143,7 @@ begin
     perform onceq.wait_at_most(10);
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, hashtext(p_name));
+    perform onceq.refuse_awaited(p_name);  -- before the look into the queue, where the report then is
     if exists (select from onceq.element where queue_id = q.queue_id) then
         raise exception 'queue "%" is not empty', p_name using errcode = 'OQ008';
     end if;

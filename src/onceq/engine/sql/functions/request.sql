@@ -280,9 +280,8 @@ begin
     if eid is null then
         raise exception 'rid "%" is being sent by others too', p_rid using errcode = '40001';
     end if;
-    if p_sleep then
-        state := onceq.clerk_falls_asleep(p_registrant);
-    end if;
+    state := case when p_sleep then onceq.clerk_falls_asleep(p_registrant) end;
+    state := case when p_properties ? 'onceq_reports' then onceq.report_asked(eid) end;
     state := 'new';
     bell := onceq.queue_bell(x.queue_id, p_own_transaction);
     if p_not_before is not null then
@@ -344,6 +343,7 @@ set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_g
 declare
     sent integer; gone integer;
     ids uuid[] := array(select onceq.new_eid() from generate_subscripts(p_rids, 1));
+    asks boolean := array_to_string(p_properties, '') like '%"onceq_reports"%';  -- for reports: each goes alone
 begin
     perform onceq.prepare_tagged(p_registrant, p_queue);
     insert into onceq.element (queue_id, reply_queue_id, lane, role, registrant_id,
@@ -357,7 +357,7 @@ begin
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-              and q.kind <> 'reply' and (not r.has_spent or onceq.note_spent())
+              and q.kind <> 'reply' and (not r.has_spent or onceq.note_spent()) and asks is not true
               and (not q.limited or onceq.has_room(q.queue_id, p_bodies))
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;

@@ -227,6 +227,7 @@ declare
     answered uuid[] := array(select r.eid from onceq.spark_reply r
         where r.attempt = any (p_attempts) and r.error is null and r.eid <> all (p_doubled));
     clients integer[];
+    reported text;
 begin
     with gone as (
         delete from onceq.element e
@@ -254,7 +255,9 @@ begin
             join onceq.spark_group g on g.group_no = x.claimed_by
     )
     select array_agg(x.eid), array_agg(x.seq), array_agg(distinct x.registrant_id)
-        filter (where x.reply_queue_id is not null) into eids, seqs, clients from ended x;
+        filter (where x.reply_queue_id is not null), max(case when x.properties ? 'onceq_reports'
+            then onceq.report('done', x.properties, x.queue_id, x.eid, x.rid, x.registrant_id) end)
+        into eids, seqs, clients, reported from ended x;
     perform onceq.ring_clerk(id) from unnest(clients) id;
 end $$;
 
