@@ -11,6 +11,7 @@ from inspect import isfunction, signature
 from typing import TYPE_CHECKING
 
 from proof.conformance import (
+    breaker_behaviours,
     charge_behaviours,
     client_behaviours,
     failure_behaviours,
@@ -46,6 +47,7 @@ _ROOMS = (
     limit_behaviours,
     report_behaviours,
     failure_behaviours,
+    breaker_behaviours,
     periodic_behaviours,
     retention_behaviours,
     scan_behaviours,

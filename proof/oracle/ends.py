@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.model.element import TOOK_EFFECT, Charge, Fate, Lane, RequestOutcome, Role
+from proof.oracle.breaker import note_fault
 from proof.oracle.reports import report
 from proof.oracle.rows import (
     AttemptRow,
@@ -243,6 +244,7 @@ def return_element(
     if charge in {Charge.ENVIRONMENT, Charge.RETRY}:
         counted = charge is Charge.RETRY or _others_committed(state, tx, element)
         charge = Charge.ENVIRONMENT
+        note_fault(state, tx, element, after_s=failure.after_s)
         faults = min(faults + counted, FAULTS_MAX)
         attempts = _attempts(state, tx, element.eid)
         delay = _delay_ms(queue, 1 + sum(row.charge is charge for row in attempts))

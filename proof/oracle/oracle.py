@@ -10,6 +10,7 @@ from onceq.model import admin_ops, desk_ops, ops, periodic_ops, retention_ops, s
 from onceq.model.archive_ops import ArchiveSpend
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
+    breaker,
     clients,
     desks,
     executions,
@@ -46,6 +47,7 @@ def settle(state: State, tx: Transaction, op: ops.Settle | ops.StopWaiting) -> b
 
 
 _ROOMS = (
+    breaker,
     clients,
     desks,
     executions,

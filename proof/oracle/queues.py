@@ -131,6 +131,9 @@ def alter_queue(state: State, tx: Transaction, op: ops.AlterQueue) -> bool:
         if getattr(op, name) is not None
     }
     changed = replace(row, settings=QueueSettings(**{**kept, **given}), **flags)
+    if op.dequeue_started:
+        changed = replace(changed, paused_until=None)
+        state.breakers.put(tx, row.queue_id, None)
     state.queues.put(tx, row.queue_id, changed)
     return True
 
@@ -194,6 +197,7 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
         held=sum(one.lane == Lane.HELD for one in inside),
         created_at=row.created_at,
         oldest_at=min((one.enqueued_at for one in inside), default=None),
+        paused_until=row.paused_until if (row.paused_until or state.now()) > state.now() else None,
     )
 
 

@@ -42,6 +42,18 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     error_queue_id: int | None = None
     created_at: datetime
     destroyed: bool = False
+    paused_until: datetime | None = None
+
+
+class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of a queue, with nothing done between. pause_s: of its last pause."""
+
+    queue_id: int
+    since: datetime
+    faults: int = 0
+    pause_s: int = 0
+    tripped_on: int | None = None
+    counted_in: int = 0
 
 
 class TermsRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from proof.oracle.state import (
     SERVED_ROLES,
     State,
     find_queue,
+    is_open,
     to_element,
 )
 from proof.oracle.takeover import row_of, take_over_missing
@@ -85,7 +86,7 @@ def _pick(state: State, free: list[ElementRow], group: str) -> list[ElementRow]:
 def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
     """Returns whether a queue may be claimed from. IllegalState: it is a client's own."""
     queue = state.queues.get(tx, queue_id)
-    if queue is None or not queue.dequeue_started:
+    if queue is None or not is_open(state, queue):
         return False
     if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {queue.name!r} is a client's own")
@@ -211,7 +212,7 @@ def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
 def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
     """Claims the element of a queue with an eid, if nobody holds it and it is due."""
     queue = state.queues.get(tx, op.queue_id)
-    if queue is None or not queue.dequeue_started:
+    if queue is None or not is_open(state, queue):
         return None
     refuse_in_order(queue, "gives no element out of turn")
     now = state.now()
@@ -276,7 +277,7 @@ def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
 def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
     """Returns the unclaimed elements of a queue that servers may claim from, locked or not."""
     queue = state.queues.get(tx, queue_id)
-    if queue is None or not queue.dequeue_started or queue.kind is QueueKind.REPLY:
+    if queue is None or not is_open(state, queue) or queue.kind is QueueKind.REPLY:
         return []
     return [
         row
@@ -305,6 +306,9 @@ def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
 def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
     """Returns in how many seconds the next element is due; None: none waits for its time."""
     now = state.now()
+    queue = state.queues.get(tx, queue_id)
+    if queue is not None and queue.dequeue_started and (queue.paused_until or now) > now:
+        return ((queue.paused_until or now) - now).total_seconds()
     later = [
         row.not_before
         for row in _waiting_in(state, tx, queue_id)

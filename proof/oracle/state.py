@@ -16,6 +16,7 @@ from onceq.model.queue import QueueKind
 from proof.oracle.rows import (
     AttemptRow,
     Blocked,
+    BreakerRow,
     EffectRow,
     ElementRow,
     Failure,
@@ -67,6 +68,7 @@ class State:
         self.attempts: Table[AttemptRow] = Table()
         self.servers: Table[ServerRow] = Table()
         self.terms: Table[TermsRow] = Table()
+        self.breakers: Table[BreakerRow] = Table()
         self.taken_over: Table[TakenOverRow] = Table()
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
@@ -145,6 +147,12 @@ def open_queue(state: State, tx: Transaction, name: str, body: bytes) -> QueueRo
     if len(body) > queue.settings.body_bytes_max:
         raise TooLarge(f"the body has {len(body)} bytes")
     return queue
+
+
+def is_open(state: State, queue: QueueRow) -> bool:
+    """Returns whether elements may be dequeued from a queue: it is neither stopped nor paused."""
+    until = queue.paused_until
+    return queue.dequeue_started and (until is None or until <= state.now())
 
 
 def check_priority(priority: int) -> None:

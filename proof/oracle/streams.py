@@ -17,6 +17,7 @@ from proof.oracle.ends import conclude, expire, return_element
 from proof.oracle.rows import ElementRow, Failure, PositionRow, QueueRow, RelayRow
 from proof.oracle.state import (
     find_queue,
+    is_open,
     queue_of,
 )
 
@@ -219,7 +220,7 @@ def _picked(state: State, tx: Transaction, relay: RelayRow, n: int) -> list[Elem
         and (row.not_before is None or row.lane <= Lane.FRESH or row.not_before <= state.now())
         and not state.elements.is_locked(tx, row.seq)
     ]
-    if not queue.dequeue_started:
+    if not is_open(state, queue):
         return []
     waiting.sort(key=_turn)
     picked: list[ElementRow] = []

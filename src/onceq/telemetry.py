@@ -174,6 +174,17 @@ class QueueStopped(Event, level=logging.WARNING):
     queue: str
 
 
+class QueuePaused(Event, level=logging.WARNING):
+    """Nothing is dequeued for so long: the environment failed so often, with nothing done between.
+
+    `onceq queue start` ends the pause.
+    """
+
+    queue: str
+    pause_s: int
+    faults: int
+
+
 class QueueServed(Event):
     """A queue that was missing or stopped is served again."""
 

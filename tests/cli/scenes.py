@@ -263,6 +263,19 @@ def back_off(stage: Stage) -> Played:
 
 
 @contextlib.contextmanager
+def paused(stage: Stage) -> Played:
+    """The environment fails ten times, with nothing done between."""
+    stage.qm.alter(ops.AlterQueue(queue="raw", backoff_ms=0, backoff_max_ms=0))
+    eid = stage.put()
+    with stage.served() as life:
+        for _ in range(10):
+            life.abort(life.claim_one("raw"), Charge.ENVIRONMENT)
+        later = "update {0}.queue set paused_until = now() + interval '1 hour' where name = 'raw'"
+        stage.execute(later)
+        yield Asked(eid=eid, reasons=("paused",))
+
+
+@contextlib.contextmanager
 def full(stage: Stage) -> Played:
     eid = stage.put()
     with stage.served() as life:
@@ -404,6 +417,7 @@ SCENES: Final[dict[str, Scene]] = {
     "lost": lost,
     "expired": expired,
     "stopped": stopped,
+    "paused": paused,
     "back_off": back_off,
     "full": full,
     "not_before": not_before,

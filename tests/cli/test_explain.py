@@ -62,6 +62,7 @@ CLAIM: Final = (
 """The functions that decide what is claimed."""
 CONDITIONS: Final = {
     "dequeue_started": {"stopped"},
+    "paused_until": {"paused"},
     "ordered": {"head", "line"},
     "kind": {"rival"},
     "lanes": {"hidden", "before"},

@@ -46,7 +46,7 @@ CHANGE_NOTHING = {
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("BeginTagged", "EidsOf", "Examine", "ListSessions", "Measure", "MeasureQueues", "NextDue"),
-    *("FindHeld", "GroupHeld"),
+    *("FindHeld", "FindPause", "GroupHeld"),
     *("DueRetention", "OpenScan", "RetentionOwners", "ScanElements", "ScanKeys"),
     *("DueTicks", "ListPeriodics", "MayTend", "Now"),
     *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "UnknownRid"),

@@ -104,6 +104,7 @@ def as_row(info: QueueInfo) -> dict[str, Any]:
         "open": "+".join(name for name, started in openings if started) or "stopped",
         "enqueue_started": info.enqueue_started,
         "dequeue_started": info.dequeue_started,
+        "paused_until": info.paused_until,
         "created_at": info.created_at,
         "oldest_at": info.oldest_at,
         "settings": asdict(info.settings) | {"limits": to_builtins(info.settings.limits)},

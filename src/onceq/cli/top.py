@@ -104,10 +104,16 @@ def drawn(load: Load, width: int) -> Group:
     )
 
 
+def _openness(one: QueueLoad) -> str:
+    """Returns for what a queue is open. paused: nothing is dequeued, as the environment failed."""
+    is_paused = one.paused_until is not None and one.dequeue_started
+    return "paused" if is_paused else OPEN[one.enqueue_started, one.dequeue_started]
+
+
 def _queue_row(one: QueueLoad) -> dict[str, str]:
     return {
         "queue": one.queue,
-        "open": OPEN[one.enqueue_started, one.dequeue_started],
+        "open": _openness(one),
         "waiting": str(one.ready),
         "claimed": str(one.claimed),
         "back-off": str(one.backing_off),

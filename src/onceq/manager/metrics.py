@@ -252,8 +252,8 @@ METRICS: Final[tuple[Metric[Metrics], ...]] = (
         name="onceq_queue_paused",
         kind="gauge",
         labels=("queue",),
-        text="1: stopped for dequeue, so that no request of it begins",
-        read=_of_requests(lambda one: not one.dequeue_started),
+        text="1: stopped for dequeue, or paused since the environment failed: no request begins",
+        read=_of_requests(lambda one: not one.dequeue_started or one.paused_until is not None),
     ),
     Metric(
         name="onceq_requests_finished_total",

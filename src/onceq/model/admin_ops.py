@@ -202,7 +202,8 @@ class QueueLoad:
 
     backing_off: that wait for their time. held: that it holds for an operator. oldest_s: the age of
     its oldest element; None: it has none. done_per_s, aborted_per_s: of executions in the last
-    minute. servers: processes that serve it and live, and Spark servers.
+    minute. servers: processes that serve it and live, and Spark servers. paused_until: until when
+    nothing is dequeued since the environment failed.
     """
 
     queue: str
@@ -217,6 +218,7 @@ class QueueLoad:
     enqueue_started: bool
     dequeue_started: bool
     held: int
+    paused_until: datetime | None
 
 
 class MeasureQueues(Op[list[QueueLoad]]):

@@ -65,6 +65,7 @@ class Facts:
     before: int
     code: str | None = None
     role: str = Role.REQUEST
+    paused_until: datetime | None = None
 
     @property
     def phase(self) -> str:
@@ -72,6 +73,11 @@ class Facts:
         if self.lane == Lane.HELD:
             return "held"
         return "waits" if self.holder is None else "claimed"
+
+    @property
+    def resumes(self) -> str:
+        """When its queue goes on."""
+        return moment(self.paused_until)
 
     @property
     def is_early(self) -> bool:

@@ -227,7 +227,10 @@ def check_terms(queue: str, abort_limit: object, error_queue: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """A queue as it is now: its settings, and how many elements are where."""
+    """A queue as it is now: its settings, and how many elements are where.
+
+    paused_until: until when nothing is dequeued since the environment failed; None: it is not.
+    """
 
     queue_id: int
     name: str
@@ -242,6 +245,7 @@ class QueueInfo:
     held: int
     created_at: datetime
     oldest_at: datetime | None
+    paused_until: datetime | None = None
 
     @property
     def depth(self) -> int:

@@ -175,6 +175,14 @@ WHYS: Final = (
         "`onceq queue start {f.queue} --dequeue`",
     ),
     Why(
+        "paused",
+        "waits",
+        lambda f: f.paused_until is not None,
+        "the environment failed again and again, with nothing done between: nothing is dequeued "
+        "from queue {f.queue} until {f.resumes}",
+        "the log says what failed; `onceq queue start {f.queue} --dequeue` ends the pause",
+    ),
+    Why(
         "full",
         "waits",
         lambda f: f.met_full_queue,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate
-from onceq.server.telling import Undone, counted, lost, tell
+from onceq.server.telling import Undone, counted, lost, paused, tell
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
@@ -102,7 +102,12 @@ def _abort(
     aborted = counted(queue, element, charge=charge, code=code, error=text, fate=fate)
     again = (element.code, element.error) == (code, text)
     yield from tell(session, Undone(aborted=aborted, error=error, trace=trace, again=again))
-    return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
+    is_faulty = charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
+    if is_faulty:
+        pause = yield from ops.FindPause(queue_id=element.queue_id, seq=element.seq)
+        if pause is not None:
+            yield from tell(session, paused(queue, pause))
+    return fate, is_faulty
 
 
 def never_fits(error: errors.OnceqError) -> bool:

@@ -84,6 +84,11 @@ def lost(queue: str, element: Element) -> telemetry.ClaimLost:
     return telemetry.ClaimLost(queue=queue, rid=element.rid, eid=element.eid)
 
 
+def paused(queue: str, pause: ops.Pause) -> telemetry.QueuePaused:
+    """Returns the event for a pause of a queue."""
+    return telemetry.QueuePaused(queue=queue, pause_s=pause.pause_s, faults=pause.faults)
+
+
 def undone(
     queue: str, requests: Sequence[Element], called: int, code: str
 ) -> telemetry.BatchUndone:

@@ -50,7 +50,7 @@ QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
     " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit,"
-    " in_order, depth_max, bytes_max, on_failure, history_days"
+    " in_order, depth_max, bytes_max, on_failure, history_days, paused_until"
 )
 
 OLD_REQUEST_COLUMNS = (
@@ -136,7 +136,6 @@ def queue_info(row: Row) -> QueueInfo:
     found["order"] = found.pop("in_order")
     found["limits"] = Limits(depth=found.pop("depth_max"), bytes=found.pop("bytes_max"))
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
-    found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)
 
 

@@ -55,6 +55,7 @@ FUNCTION_FILES = (
     "limits",
     "terms",
     "hold",
+    "breaker",
     "queue",
     "request",
     "outstanding",

@@ -59,7 +59,14 @@ from onceq.model.ops.elements import (
     Take,
 )
 from onceq.model.ops.history import FindRequests, ListAttempts
-from onceq.model.ops.queues import AlterQueue, CreateQueue, DestroyQueue, ListQueues
+from onceq.model.ops.queues import (
+    AlterQueue,
+    CreateQueue,
+    DestroyQueue,
+    FindPause,
+    ListQueues,
+    Pause,
+)
 from onceq.model.ops.registrations import (
     BeginTagged,
     Deregister,
@@ -141,6 +148,7 @@ __all__ = [
     "EnqueueMany",
     "EnqueueTagged",
     "FindMissing",
+    "FindPause",
     "FindRequests",
     "Finish",
     "Finished",
@@ -167,6 +175,7 @@ __all__ = [
     "OpenIncarnation",
     "Outstanding",
     "OutstandingRequest",
+    "Pause",
     "Peek",
     "Post",
     "Posted",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from onceq.model.ops.base import Integer, Op
 from onceq.model.queue import Limits, QueueInfo, QueueSettings, Retention
 
@@ -43,6 +45,21 @@ class DestroyQueue(Op[bool], changes="a queue is destroyed"):
     """
 
     queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A pause of a queue: after how many faults with nothing done between, and for how long."""
+
+    faults: int
+    pause_s: int
+
+
+class FindPause(Op[Pause | None]):
+    """The pause of its queue that the last abort of an element began, while it lasts (Q4)."""
+
+    queue_id: Integer
+    seq: int
 
 
 class ListQueues(Op[list[QueueInfo]]):

@@ -190,6 +190,7 @@ declare
     is_suspect boolean := e.lane = 11 /* suspect */;
     ran_alone boolean := is_suspect and e.together is null;
     is_counted boolean;
+    is_fault boolean := p_charge in ('environment', 'retry') and coalesce(p_after_s, 0) = 0;
     delay_ms double precision := 0;
     due timestamptz;
 begin
@@ -210,6 +211,7 @@ begin
     if p_charge <> 'release' then
         perform onceq.record_abort(e.eid, p_charge, p_code, p_error, p_server, p_traceback);
     end if;
+    perform onceq.note_fault(e.queue_id, e.seq) where is_fault;
     if p_charge in ('charge', 'reject') then
         e.aborts := e.aborts + 1;
         if p_charge = 'reject' or e.aborts >= q.abort_limit then

@@ -24,7 +24,7 @@ begin
         return;
     end if;
     perform onceq.advance(id, p_value) from unnest(p_queue_ids) id where p_value is not null;
-    perform onceq.expire_held(id) from unnest(p_queue_ids) id;
+    perform onceq.expire_held(id), onceq.end_pause(id) from unnest(p_queue_ids) id;
     value := coalesce(pg_sequence_last_value('onceq.element_seq_seq'), 0);
     holders := onceq.inserters();  -- after the value, not before
 end $$;

@@ -109,7 +109,7 @@ create or replace function onceq.examine(p_eid uuid) returns table (
     is_strict boolean, is_lost boolean, is_hidden boolean, locked_by integer, line_by integer, head uuid, head_rid text,
     head_rule text, rival uuid, holder text, holder_name text, holder_host text, holder_pid integer, is_alive boolean,
     began_at timestamptz, missed_at timestamptz, sessions bigint, busy bigint, gone bigint, others bigint, before bigint, code text,
-    role text
+    role text, paused_until timestamptz
 )
 language sql stable
 set enable_seqscan = off as $$
@@ -122,7 +122,8 @@ set enable_seqscan = off as $$
             when x.lane = 11 /* suspect */ then onceq.who_holds('onceq.element', 11 /* suspect */) end,
         h.eid, h.rid, case when h.seq is not null then first.rule end, onceq.rival_of(y.e),
         c.kind, c.name, c.host, c.pid, c.is_alive, c.began_at, c.missed_at, s.sessions, s.busy, s.gone, s.others,
-        onceq.count_before(y.e, 1000), x.code, x.role::text
+        onceq.count_before(y.e, 1000), x.code, x.role::text,
+        case when q.paused_until > onceq.now() then q.paused_until end
     from onceq.element x
     cross join lateral (select x as e) y
     join onceq.queue q on q.queue_id = x.queue_id

@@ -48,7 +48,7 @@ select q.name as queue, q.ready, q.claimed, q.waiting as backing_off, q.suspect,
     (select count(distinct s.process) from onceq.server_load s where s.is_alive and q.name = any (s.queues))
         + (select count(*) from onceq.spark_server p where p.queue_id = q.queue_id
             and onceq.who_holds('onceq.spark_group', p.server_id) is not null) as servers,
-    q.enqueue_started, q.dequeue_started, q.held
+    q.enqueue_started, q.dequeue_started, q.held, q.paused_until
 from onceq.queues q
 left join onceq.rates(60) r on r.queue = q.name
 left join onceq.count_aborts(60) a on a.queue_id = q.queue_id

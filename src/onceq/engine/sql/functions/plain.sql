@@ -132,7 +132,7 @@ begin
     if p_may_lose and pg_current_xact_id_if_assigned() is null then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    select s.keep_body, s.lanes, s.low, s.dequeue_started and s.kind <> 'reply' and not s.ordered and not (exists (select from onceq.element y
+    select s.keep_body, s.lanes, s.low, s.dequeue_started and s.kind <> 'reply' and not s.ordered and s.paused_until is null and not (exists (select from onceq.element y
             where y.queue_id = s.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) and onceq.is_due(s.queue_id)) as is_plain
         into q from onceq.queue s where s.queue_id = p_queue_id;
     if p_seq is not null then

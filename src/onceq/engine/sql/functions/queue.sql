@@ -1,5 +1,5 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue, begun, limits, retention (written), element, registrant, server, periodic, terms (read). Locks: one for the list of queues (advisory, oid of
+-- Tables: queue, begun, limits, retention, breaker (written), element, registrant, server, periodic, terms (read). Locks: one for the list of queues (advisory, oid of
 -- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
@@ -99,7 +99,9 @@ begin
         enqueue_started = coalesce(p_enqueue_started, enqueue_started),
         dequeue_started = coalesce(p_dequeue_started, dequeue_started)
         where queue_id = q.queue_id;
-    perform onceq.queue_bell(q.queue_id, false) where p_dequeue_started and not q.dequeue_started;
+    perform onceq.reset_breaker(q.queue_id) where p_dequeue_started;
+    perform onceq.queue_bell(q.queue_id, false)
+        where p_dequeue_started and not (q.dequeue_started and q.paused_until is null);
     return true;
 end $$;
 
@@ -165,6 +167,7 @@ begin
     delete from onceq.begun where queue_id = q.queue_id;
     delete from onceq.limits where queue_id = q.queue_id;
     delete from onceq.retention where queue_id = q.queue_id;
+    delete from onceq.breaker where queue_id = q.queue_id;
     update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
     perform onceq.drop_marks();
     update onceq.queue e set destroyed_at = onceq.now()

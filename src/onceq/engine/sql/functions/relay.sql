@@ -169,7 +169,8 @@ declare
     due bigint := onceq.turn_at(onceq.now());
 begin
     foreach at_lane in array (select '{10,11}' /* due, suspect */ || lanes from onceq.queue
-            where queue_id = p_queue_id and dequeue_started) loop
+            where queue_id = p_queue_id and dequeue_started
+              and (paused_until is null or paused_until <= onceq.now())) loop
         exit when cardinality(picked) >= p_n or room <= 0;
         select coalesce(array_agg(seq order by turn, seq), '{}'), room - coalesce(sum(size), 0) into next_few, room from (
             select seq, turn, size, sum(size) over (order by turn, seq) - size as before from (

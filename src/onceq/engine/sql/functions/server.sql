@@ -34,7 +34,8 @@ begin
         select x.lanes, x.low, x.ordered, exists (select from onceq.element y
                 where y.queue_id = x.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) and onceq.is_due(x.queue_id) as any_late
             into q from onceq.queue x
-            where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
+            where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply'
+              and (x.paused_until is null or x.paused_until <= onceq.now());
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
         foreach at_lane in array case when q.ordered then '{5}' /* usual */
                 else onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) end loop
@@ -234,7 +235,8 @@ begin
         where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
                        and queue_id = p_queue_id and role in ('request', 'datagram')
                        and (lane <= 9 /* fresh */ or lane <= 11 /* suspect */ and not_before <= onceq.now()) for update skip locked)
-          and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
+          and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started
+                      and (paused_until is null or paused_until <= onceq.now()))
         returning x.* into e;
     if e.seq is not null and not onceq.dismiss(e) then
         return next e;

@@ -213,7 +213,8 @@ declare
     due bigint := onceq.turn_at(onceq.now());
 begin
     is_suspect := false;
-    if not exists (select from onceq.queue where queue_id = s.queue_id and dequeue_started) then
+    if not exists (select from onceq.queue where queue_id = s.queue_id and dequeue_started
+            and (paused_until is null or paused_until <= onceq.now())) then
         return;
     end if;
     picked := onceq.spark_suspect(s.queue_id, p_bound, waited);
@@ -296,6 +297,7 @@ language plpgsql volatile as $$
 begin
     perform from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
         where q.queue_id = p_queue_id and q.dequeue_started and claimed_by is null and seq <= p_bound
+          and (q.paused_until is null or q.paused_until <= onceq.now())
           and (lane <= 9 /* fresh */ or lane in (10 /* due */, 11 /* suspect */) and turn <= onceq.turn_at(onceq.now()))
         limit 1 for update of e skip locked;
     return found;

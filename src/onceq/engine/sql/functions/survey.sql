@@ -18,7 +18,7 @@ set plan_cache_mode = force_generic_plan as $$
 begin
     numbers := onceq.numbers_of(p_queues);
     if p_value = pg_sequence_last_value('onceq.element_seq_seq') and p_holders = '{}' then  -- nothing new
-        perform onceq.advance(id, p_value), onceq.expire_held(id) from unnest(numbers) id;
+        perform onceq.advance(id, p_value), onceq.expire_held(id), onceq.end_pause(id) from unnest(numbers) id;
         value := p_value;
         holders := '{}';
     else
@@ -52,7 +52,8 @@ declare
     at_lane smallint;
     low bigint; latest bigint;
 begin
-    select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started and kind <> 'reply';
+    select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started and kind <> 'reply'
+        and (paused_until is null or paused_until <= onceq.now());
     if q.ordered and onceq.is_held_up(p_queue_id) then
         return false;
     end if;
@@ -67,13 +68,18 @@ begin
     return false;
 end $$;
 
--- In how many seconds the next element of a queue is due; null if none waits for its time.
+-- In how many seconds the next element of a queue is due, or its pause is over; null if none waits for its time.
 create or replace function onceq.due_in(p_queue_id integer) returns double precision
 language plpgsql volatile as $$
 declare
     now bigint := onceq.turn_at(onceq.now());
     next bigint;
 begin
+    select onceq.turn_at(q.paused_until) into next from onceq.queue q
+        where q.queue_id = p_queue_id and q.dequeue_started and onceq.turn_at(q.paused_until) > now;
+    if next is not null then
+        return (next - now) / 1000000.0;
+    end if;
     select min(x.turn) into next from onceq.queue q, unnest('{10,11}'::smallint[] /* due, suspect */) l, lateral (
             select e.turn from onceq.element e where e.queue_id = q.queue_id and e.lane = l and e.turn > now
               and e.claimed_by is null order by e.turn limit 1) x

@@ -40,7 +40,8 @@ select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durab
        coalesce(d.held, 0) as held, d.oldest_at, q.retry_limit,
        case when q.ordered then 'strict' end as in_order, l.depth as depth_max, l.bytes as bytes_max,
        case when q.holds then 'hold' else 'fail' end as on_failure,
-       k.history_days
+       k.history_days,
+       case when q.paused_until > onceq.now() then q.paused_until end as paused_until
 from onceq.queue q
 left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join onceq.limits l on l.queue_id = q.queue_id
