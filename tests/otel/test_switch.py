@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from onceq import otel
 from onceq.errors import IllegalState, InvalidValue, MissingExtra
 from onceq.model import ops
 from onceq.model.trace import KEY, parted, with_trace
-from onceq.otel import logged, spans, steps
+from onceq.otel import logged, spans, steps, watched
 from tests.events import emits
 from tests.lives import living
 from tests.otel.parts import ID, Exported, attributes, exporting, linked
@@ -144,6 +145,36 @@ def test_what_fails_in_spans_fails_no_request(
     verb, code = ("begin", "ZeroDivisionError") if kind is Failing else ("end", "LookupError")
     assert {(f"{verb} Send", code), (f"{verb} Call", code), (f"{verb} Finish", code)} <= {*told}
     assert not [line for line in events.lines if "secret" in line]
+
+
+class Unexported(TracerProvider):
+    """One that does not export what it was given: it says so, or does not return."""
+
+    def __init__(self, until: threading.Event | None) -> None:
+        super().__init__()
+        self._until = until
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        if self._until is not None:
+            self._until.wait(timeout_millis / 1_000)
+        return False
+
+
+@emits(logged.SpanFailed)
+@pytest.mark.parametrize(
+    ("hangs", "code"), [(False, "not all was exported"), (True, "TimeoutError")]
+)
+def test_what_cannot_be_exported_does_not_keep_a_server(
+    events: Events, monkeypatch: pytest.MonkeyPatch, *, hangs: bool, code: str
+) -> None:
+    monkeypatch.setattr(spans, "FLUSH_S", 0.2 if hangs else LIMIT_S)
+    until = threading.Event()
+    made = spans.teller(Unexported(until if hangs else None), None)
+    try:
+        assert watched.flushing(made, lambda server: server)("served") == "served"
+        assert events.of(logged.SpanFailed) == [{"doing": "flush", "code": code}]
+    finally:
+        until.set()
 
 
 def test_a_context_that_cannot_be_read_is_none(

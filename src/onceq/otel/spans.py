@@ -259,8 +259,8 @@ class Teller:
     def _flush(self) -> None:
         for provider in self._providers:
             flush = getattr(provider, "force_flush", None)  # of the SDK's; the API has none
-            if flush is not None:
-                self.safely("flush", flush)
+            if flush is not None and self.safely("flush", flush) is False:
+                self.failed("flush", "not all was exported")
 
 
 def _words(operation: Operation) -> dict[str, str]:
