@@ -36,7 +36,7 @@ def switch_on(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Switches OpenTelemetry on in this process, for all that is open, and all that will be.
+    """Switches OpenTelemetry on in this process: for all calls from now on, and servers that run then.
 
     Providers: None: those that were set for the process. Raises MissingExtra (opentelemetry-api is
     not installed), InvalidValue (not a provider), IllegalState (it is on; or no tracer provider was
