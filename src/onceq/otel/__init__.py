@@ -36,7 +36,7 @@ def switch_on(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Switches OpenTelemetry on in this process: for all calls from now on, and servers that run then.
+    """Switches OpenTelemetry on: for calls of this process from now on, and servers run after that.
 
     Providers: None: those that were set for the process. Raises MissingExtra (opentelemetry-api is
     not installed), InvalidValue (not a provider), IllegalState (it is on; or no tracer provider was
