@@ -160,23 +160,21 @@ def test_several_types_in_one_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.timeout(400)
 def test_a_chain_of_servers(tmp_path: Path) -> None:
     """The scratch pad comes through it, with what each handler wrote."""
     write_files(text_of("docs/attributes.md"), tmp_path)
     (tmp_path / "serving.py").write_text(CHAIN, encoding="utf-8")
-    printed, complaints = shell(
-        "python chain.py\npython serving.py", tmp_path, reader(ONCEQ_URL="embedded:./data"), LIMIT_S
-    )
-    said, complaints = shell(
-        "python acks.py", tmp_path, reader(ONCEQ_URL="embedded:./data"), LIMIT_S
-    )
-    assert said == blocks(text_of("docs/attributes.md"))["text"], complaints
+    environment = reader(ONCEQ_URL="embedded:./data")
+    runs = "python chain.py\npython serving.py"
+    printed, complaints = shell(runs, tmp_path, environment, LIMIT_S)
+    said, _ = shell("python acks.py", tmp_path, environment, LIMIT_S)
+    assert said == blocks(text_of("docs/attributes.md"))["text"]
     assert "{'till': 7, 'booked by': 'ann', 'packed by': 'bob'} pack order 4711" in printed, (
         complaints
     )
 
 
+@pytest.mark.timeout(400)
 def test_strict_order(tmp_path: Path) -> None:
     """The head blocks the queue until it is killed: by the command line, and by Python."""
     page = text_of("docs/order.md")
