@@ -9,7 +9,8 @@ from onceq.manager.program import declare, show
 from onceq.manager.retaining import retire
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.model.queue import Queue, Retention
+from onceq.model.queue import Queue
+from onceq.model.retention import Retention
 from onceq.model.retention_ops import DueRetention, HoldRetention
 from proof.conformance.ground import (
     NotConformant,

@@ -47,6 +47,7 @@ def settle(state: State, tx: Transaction, op: ops.Settle | ops.StopWaiting) -> b
 
 
 _ROOMS = (
+    alerts,
     breaker,
     clients,
     desks,

@@ -5,11 +5,10 @@ Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from onceq.errors import (
@@ -21,7 +20,6 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model import ops
-from onceq.model.code_pages import JSON
 from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
 from onceq.model.names import RESERVED_QUEUE
 from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
@@ -38,7 +36,6 @@ from proof.oracle.rows import (
 from proof.oracle.state import (
     SERVED_ROLES,
     State,
-    check_epoch,
     check_priority,
     find_queue,
     lane_of,
@@ -251,30 +248,6 @@ def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUI
         queue=op.queue, body=b"", content_type=op.content_type, properties=op.properties
     )
     return [enqueue(state, tx, replace(each, body=body)) for body in op.bodies]
-
-
-def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
-    """Answers AlertLate: once for each request, told apart by eid."""
-    check_epoch(state, tx, op.who)
-    open_queue(state, tx, op.queue, b"")
-    late = state.now() - timedelta(seconds=op.late_s)
-    alerted: list[str] = []
-    for row in state.elements.seen(tx):
-        own = row.registrant_id == op.who.registrant_id and op.rid in {None, row.rid}
-        if row.role != Role.REQUEST or not own or row.enqueued_at > late:
-            continue
-        known = [one.correlation_id for one in state.elements.seen(tx) if one.role == Role.DATAGRAM]
-        known += [one.element.correlation_id for one in state.history.seen(tx)]
-        if str(row.eid) not in known:
-            alert = ops.Enqueue(
-                queue=op.queue,
-                body=msgspec.json.encode({"rid": row.rid, "eid": row.eid}),
-                correlation_id=str(row.eid),
-                content_type=JSON,
-            )
-            enqueue(state, tx, alert)
-            alerted.append(row.rid)
-    return alerted
 
 
 def read_element(state: State, tx: Transaction, op: ops.ReadElement) -> Element | None:

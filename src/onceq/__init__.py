@@ -63,9 +63,10 @@ from onceq.model.explaining import Explanation, Step
 from onceq.model.held import Held, HeldGroup, Redriven, Released
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.periodic import Periodic, PeriodicInfo
-from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings, Retention
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueSettings
 from onceq.model.reasons import Reason
 from onceq.model.reports import Report, ReportEvent, Reports
+from onceq.model.retention import Retention
 from onceq.model.scan import Scanned
 from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__

@@ -10,8 +10,7 @@ import contextlib
 import os
 import signal
 import uuid
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,36 +24,15 @@ from onceq.model import ops
 from onceq.model.element import Charge
 from onceq.model.spark_ops import SparkClaim, SparkOpen
 from onceq.model.stream_ops import RelayBegin, RelayOpen, RelayPlan
+from tests.cli.failure_scenes import behind_what_is_held, held, on_hold, paused
+from tests.cli.playing import STRICT, Asked, Played, Scene
 from tests.cli.serve_app import ORDERS
 from tests.cli.stage import RAW, Stage
 from tests.lives import Life
 from tests.parts import driving, scalar, serving, wait_until
 
-STRICT: Final = onceq.Queue("line", bytes, bytes, order="strict", backoff_ms=60_000)
 VOLATILE: Final = onceq.Queue("volatile", bytes, bytes, durable=False)
 HOUR: Final = timedelta(hours=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """How to ask for a request, and the reasons that are to be given."""
-
-    reasons: tuple[str, ...]
-    client: str | None = None
-    rid: str | None = None
-    eid: uuid.UUID | None = None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The arguments of the command."""
-        return (str(self.eid),) if self.eid else (str(self.client), str(self.rid))
-
-    def explained(self, qm: onceq.QueueManager) -> onceq.Explanation:
-        return qm.explain(self.client, self.rid, eid=self.eid)
-
-
-Played = Generator[Asked]
-Scene = Callable[[Stage], contextlib.AbstractContextManager[Asked]]
 
 
 @contextlib.contextmanager
@@ -113,35 +91,6 @@ def trimmed(stage: Stage) -> Played:
         clerk.disconnect()
     trim_history(TrimOrder(keep_days=0, unarchived=True), qm.located, qm.repository)
     yield Asked(client="till", rid="1", reasons=("trimmed",))
-
-
-@contextlib.contextmanager
-def held(stage: Stage) -> Played:
-    eid = stage.put()
-    with stage.served() as life:
-        life.abort(life.claim_one("raw"), Charge.REJECT)
-    yield Asked(eid=eid, reasons=("held",))
-
-
-@contextlib.contextmanager
-def on_hold(stage: Stage) -> Played:
-    stage.qm.alter(ops.AlterQueue(queue="raw", on_failure="hold", abort_limit=1))
-    eid = stage.put()
-    with stage.served() as life:
-        life.abort(life.claim_one("raw"), Charge.CHARGE)
-    yield Asked(eid=eid, reasons=("on_hold",))
-
-
-@contextlib.contextmanager
-def behind_what_is_held(stage: Stage) -> Played:
-    """The head of the line reached its abort limit, and its queue holds it."""
-    change = ops.AlterQueue(queue=STRICT.name, on_failure="hold", abort_limit=1)
-    stage.qm.alter(change)
-    stage.put(STRICT)
-    eid = stage.put(STRICT)
-    with stage.served(STRICT.name) as life:
-        life.abort(life.claim_one(STRICT.name), Charge.CHARGE)
-        yield Asked(eid=eid, reasons=("head",))
 
 
 @contextlib.contextmanager
@@ -260,19 +209,6 @@ def back_off(stage: Stage) -> Played:
     with stage.served() as life:
         life.abort(life.claim_one("raw"))
         yield Asked(eid=eid, reasons=("back_off",))
-
-
-@contextlib.contextmanager
-def paused(stage: Stage) -> Played:
-    """The environment fails ten times, with nothing done between."""
-    stage.qm.alter(ops.AlterQueue(queue="raw", backoff_ms=0, backoff_max_ms=0))
-    eid = stage.put()
-    with stage.served() as life:
-        for _ in range(10):
-            life.abort(life.claim_one("raw"), Charge.ENVIRONMENT)
-        later = "update {0}.queue set paused_until = now() + interval '1 hour' where name = 'raw'"
-        stage.execute(later)
-        yield Asked(eid=eid, reasons=("paused",))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from onceq.engine.bind.binding import BINDINGS
 from onceq.errors import InvalidName, InvalidValue
 from onceq.model import admin_ops, ops
 from onceq.model.reasons import NEXT, NO_ELEMENT, WHYS
-from tests.cli.scenes import SCENES, STRICT, VOLATILE
+from tests.cli.playing import STRICT
+from tests.cli.scenes import SCENES, VOLATILE
 from tests.cli.stage import RAW, Stage
 from tests.parts import function_text, plain, scalar, serving, wait_until
 

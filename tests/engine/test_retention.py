@@ -10,7 +10,7 @@ import pytest
 import onceq
 from onceq import telemetry
 from onceq.errors import InvalidValue
-from onceq.model.queue import Retention
+from onceq.model.retention import Retention
 from onceq.model.retention_ops import DueRetention, RetireHistory
 from tests.events import emits
 from tests.parts import driving, plain, rows, scalar, serving, wait_until

@@ -37,8 +37,9 @@ from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
 from onceq.model.client_state import Recovery
-from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
+from onceq.model.element import KillAnswer, Whereabouts
 from onceq.model.ops import Program, Request, Sent, ThreadTags
+from onceq.model.send_attributes import RequestAttributes
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger.program import Kept

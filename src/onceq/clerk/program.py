@@ -15,10 +15,11 @@ from onceq import errors
 from onceq.clerk.session import Posted, Session, ask, check, perform, settle
 from onceq.model import client_state, names, ops
 from onceq.model.client_state import Call, ClientState
-from onceq.model.element import EndUser, KillAnswer, ManyAttributes, RequestAttributes
+from onceq.model.element import EndUser, KillAnswer
 from onceq.model.end_user import end_user_in
 from onceq.model.queue import Queue, content_type_of
 from onceq.model.reserved import attributes_of
+from onceq.model.send_attributes import ManyAttributes, RequestAttributes
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -15,7 +15,8 @@ from onceq.cli.command import Invocation, command
 from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.admin_ops import Rates
-from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings, Retention
+from onceq.model.queue import Limits, Queue, QueueInfo, QueueKind, QueueSettings
+from onceq.model.retention import Retention
 from onceq.model.scan import Scanned
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")

@@ -24,7 +24,6 @@ from onceq.model import admin_ops, names, ops
 from onceq.model.element import (
     Attempt,
     Element,
-    EnqueueAttributes,
     KillAnswer,
     OldRequest,
     Places,
@@ -34,8 +33,10 @@ from onceq.model.element import (
 from onceq.model.explaining import Explanation
 from onceq.model.held import Held, HeldGroup, HeldSearch, Redriven, Released
 from onceq.model.periodic import Periodic
-from onceq.model.queue import Queue, QueueInfo, Terms
+from onceq.model.queue import Queue, QueueInfo
 from onceq.model.scan import Scan, Scanned
+from onceq.model.send_attributes import EnqueueAttributes
+from onceq.model.terms import Terms
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from uuid import UUID
 from onceq.engine.connect.unwrap import async_caller_driver, caller_driver, no_repository
 from onceq.errors import SchemaMissing
 from onceq.manager.program import enqueue_op
-from onceq.model.element import EnqueueAttributes
 from onceq.model.names import check_repository
 from onceq.model.queue import Queue
+from onceq.model.send_attributes import EnqueueAttributes
 
 T = TypeVar("T")
 

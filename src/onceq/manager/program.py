@@ -16,14 +16,7 @@ from onceq.manager.metrics import Metrics, look
 from onceq.manager.ticking import tend_at_times
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
-from onceq.model.element import (
-    Element,
-    EnqueueAttributes,
-    OldRequest,
-    Places,
-    RequestOutcome,
-    Search,
-)
+from onceq.model.element import Element, OldRequest, Places, RequestOutcome, Search
 from onceq.model.explaining import Asked
 from onceq.model.queue import (
     ON_FAILURE,
@@ -32,13 +25,13 @@ from onceq.model.queue import (
     QueueInfo,
     QueueKind,
     QueueSettings,
-    Retention,
-    Terms,
     check_limits,
-    check_terms,
     content_type_of,
 )
 from onceq.model.reserved import attributes_of
+from onceq.model.retention import Retention
+from onceq.model.send_attributes import EnqueueAttributes
+from onceq.model.terms import Terms, check_terms
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from onceq.manager.taker import Taker
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import Element, KillAnswer
-from onceq.model.queue import Terms
+from onceq.model.terms import Terms
 
 REGISTRANT_S: Final = 10.0
 """How long a tagged operation waits for the registrant, at most (registration.sql)."""

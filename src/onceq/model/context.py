@@ -10,7 +10,7 @@ from uuid import UUID
 
 from onceq.errors import IllegalState
 from onceq.model.attributes import Described, ElementType, type_of
-from onceq.model.element import EnqueueAttributes
+from onceq.model.send_attributes import EnqueueAttributes
 
 if TYPE_CHECKING:
     import psycopg

@@ -6,14 +6,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 from uuid import UUID
 
 from onceq.model.attributes import Described, ElementType, scratch_of, type_of
 from onceq.model.words import Word
-
-if TYPE_CHECKING:
-    from onceq.model.reports import Reports
 
 E = TypeVar("E", bound="Word")
 
@@ -28,34 +25,6 @@ class Members(dict[str, E]):
         return text
 
 
-class AnyAttributes(TypedDict, total=False):
-    """What is said of a request beside its body, as keywords (Q9).
-
-    properties: JSON, uninterpreted; keys that begin with `onceq_` are refused. message_id: what the
-    sender calls it, 1 to 200 bytes, its eid by default; no key: two may have one. scratch: a
-    mapping that travels along, at most 64 KiB of JSON. content_type: of requests of type bytes, and
-    in it their code page. reports: of which events the sender is told, and where (Q10).
-    """
-
-    properties: Mapping[str, Any] | None
-    message_id: str | None
-    scratch: Mapping[str, Any] | None
-    content_type: str | None
-    reports: Reports | None
-
-
-class SendAttributes(AnyAttributes, total=False):
-    """How a request is sent, as keywords; see also AnyAttributes.
-
-    priority: 0 to 9, 9 first, 4 by default. not_before, expires_at: aware datetimes; an element
-    that expires before it takes effect gets one expired reply.
-    """
-
-    priority: int
-    not_before: datetime | None
-    expires_at: datetime | None
-
-
 @dataclass(frozen=True, slots=True)
 class EndUser:
     """The person behind a request, and where they were (spec C19; Source: BHM90 11).
@@ -66,29 +35,6 @@ class EndUser:
 
     id: str
     checkpoint: str | None = None
-
-
-class RequestAttributes(SendAttributes, total=False):
-    """How a client sends a request, as keywords. end_user: comes back with the reply."""
-
-    end_user: EndUser | None
-
-
-class ManyAttributes(AnyAttributes, total=False):
-    """What is said of each of many requests; content_type: the same of all."""
-
-    end_user: EndUser | None
-
-
-class EnqueueAttributes(SendAttributes, total=False):
-    """How an element is enqueued, as keywords. rid: its name in lookups, not a key.
-
-    reply_to: the queue where an answer is awaited, for whoever takes the element to send it there.
-    """
-
-    rid: str | None
-    correlation_id: str | None
-    reply_to: str | None
 
 
 class Role(Word):

@@ -33,6 +33,8 @@ from onceq.model.code_pages import (
 from onceq.model.context import AsyncContext, Context
 from onceq.model.controller import checked
 from onceq.model.limits import beyond_limits
+from onceq.model.retention import Retention
+from onceq.model.terms import ABORT_LIMIT, Terms, check_terms
 from onceq.model.value_types import check_value_type
 from onceq.model.words import Word
 
@@ -45,7 +47,7 @@ ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = get_args(IsolationLevel)
 ORDERS: Final = ("strict",)
 ON_FAILURE: Final = ("fail", "hold")
 RANGES: Final = {
-    "abort_limit": (1, 1000),
+    "abort_limit": ABORT_LIMIT,
     "retry_limit": (0, 1000),
     "backoff_ms": (0, 86_400_000),
     "backoff_max_ms": (0, 2**31 - 1),
@@ -54,7 +56,6 @@ RANGES: Final = {
     "tag_bytes_max": (1, 16_777_216),
 }
 """The least and the greatest value of a queue's numbers; backoff_max_ms is >= backoff_ms too."""
-HISTORY_DAYS_MAX: Final = 36_500
 LIMITS_MAX: Final = {"depth": 10**12, "bytes": 10**15}
 
 
@@ -140,24 +141,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 UNLIMITED: Final = Limits()
 
 
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """For how long a queue keeps what has ended (Q17). Raises InvalidValue.
-
-    history_days: its history, 1 to 36,500; None: until somebody trims it.
-    """
-
-    history_days: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.history_days is not None:
-            names.check_range("history_days", self.history_days, 1, HISTORY_DAYS_MAX)
-
-    @property
-    def is_given(self) -> bool:
-        """True: SQL tells what is to be taken away from what is to stay."""
-        return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """What a queue does with its elements.
@@ -214,17 +197,6 @@ def check_limits(limits: object) -> None:
         raise InvalidValue(f"limits is onceq.Limits(depth=..., bytes=...), not {limits!r:.80}")
 
 
-def check_terms(queue: str, abort_limit: object, error_queue: object) -> None:
-    """Raises InvalidName or InvalidValue unless a queue may be dequeued on these terms (Q4).
-
-    None: as the queue says.
-    """
-    if abort_limit is not None:
-        names.check_range("abort_limit", abort_limit, *RANGES["abort_limit"])
-    if error_queue is not None and names.check_queue(error_queue) == queue:
-        raise InvalidValue(f"error_queue: {queue!r} is the queue itself; name another one")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
     """A queue as it is now: its settings, and how many elements are where.
@@ -270,17 +242,6 @@ class Settings(TypedDict, total=False):
     limits: Limits
     on_failure: str
     history_days: int | None
-
-
-class Terms(TypedDict, total=False):
-    """On what terms something is dequeued, as keywords, in place of its queue's (Q4).
-
-    abort_limit: the number of charged aborts at which it fails, 1 to 1000. error_queue: where it is
-    held then; one that does not exist is made. None: as the queue says.
-    """
-
-    abort_limit: int | None
-    error_queue: str | None
 
 
 class HandlerOptions(Terms, total=False):

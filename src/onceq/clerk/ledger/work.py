@@ -14,7 +14,7 @@ from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.program import request_of
 from onceq.clerk.session import Reply
 from onceq.errors import IllegalState, OnceqError
-from onceq.model.element import RequestAttributes
+from onceq.model.send_attributes import RequestAttributes
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onceq.model.ops.base import Integer, Op
-from onceq.model.queue import Limits, QueueInfo, QueueSettings, Retention
+from onceq.model.queue import Limits, QueueInfo, QueueSettings
+from onceq.model.retention import Retention
 
 
 class CreateQueue(Op[bool], changes="a queue is made"):
