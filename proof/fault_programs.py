@@ -373,8 +373,7 @@ def _awaited(program: Callable[[Errand], None]) -> Callable[[Errand], None]:
 
 PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     **fault_ledgers.PROGRAMS,
-    **fault_retention.PROGRAMS,
-    **fault_ticks.PROGRAMS,
+    **(fault_retention.PROGRAMS | fault_ticks.PROGRAMS),
     "one_at_a_time": one_at_a_time,
     "one_at_a_time_async": _awaited(one_at_a_time),
     "many_at_a_time": many_at_a_time,

@@ -117,7 +117,7 @@ def alter_queue(state: State, tx: Transaction, op: ops.AlterQueue) -> bool:
     if op.retention is not None:
         given["history_days"] = op.retention.history_days
         if op.retention.history_days != row.settings.history_days:
-            state.retention.put(tx, row.queue_id, None)  # so it is looked at now
+            row = replace(row, look_at=None)
     kept = {
         field: getattr(row.settings, field)
         for field in ("durable", "error_queue", "order", "history_days", *_SETTINGS)

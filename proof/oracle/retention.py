@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from onceq.model.retention_ops import (
     DueQueue,
     DueRetention,
@@ -16,7 +18,6 @@ from onceq.model.retention_ops import (
     Retired,
     RetireHistory,
 )
-from proof.oracle.rows import RetentionRow
 from proof.oracle.spent import may_lose, removable, spend
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def retire_history(state: State, tx: Transaction, op: RetireHistory) -> Retired:
     for key, one in list(state.attempts.rows.items()):
         if one.eid in gone:
             state.attempts.put(tx, key, None)
-    _look_again(state, tx, op.queue_id, 0.0 if retired else op.every_s)
+    _look_again(state, tx, queue, 0.0 if retired else op.every_s)
     return Retired(retired=retired, is_over=not retired)
 
 
@@ -67,19 +68,18 @@ def hold_retention(state: State, tx: Transaction, op: HoldRetention) -> bool:
     queue = state.queues.get(tx, op.queue_id)
     if queue is None or queue.settings.history_days is None:
         return False
-    _look_again(state, tx, op.queue_id, op.after_s)
+    _look_again(state, tx, queue, op.after_s)
     return True
 
 
 def _is_due(state: State, tx: Transaction, queue: QueueRow) -> bool:
-    look = state.retention.get(tx, queue.queue_id)
-    is_time = look is None or look.look_at <= state.now()
+    is_time = queue.look_at is None or queue.look_at <= state.now()
     return queue.settings.history_days is not None and not queue.destroyed and is_time
 
 
-def _look_again(state: State, tx: Transaction, queue_id: int, after_s: float) -> None:
+def _look_again(state: State, tx: Transaction, queue: QueueRow, after_s: float) -> None:
     look_at = state.now() + timedelta(seconds=after_s)
-    state.retention.put(tx, queue_id, RetentionRow(queue_id=queue_id, look_at=look_at))
+    state.queues.put(tx, queue.queue_id, replace(queue, look_at=look_at))
 
 
 def _ended(state: State, tx: Transaction, queue_id: int) -> list[tuple[int, HistoryRow]]:

@@ -31,7 +31,10 @@ class Blocked(Exception):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue, destroyed ones included: history refers to them."""
+    """A queue, destroyed ones included: history refers to them.
+
+    look_at: when to look next at the history that it keeps for some days; None: now.
+    """
 
     queue_id: int
     name: str
@@ -43,6 +46,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     destroyed: bool = False
     paused_until: datetime | None = None
+    look_at: datetime | None = None
 
 
 class BreakerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,13 +205,6 @@ class Received(NamedTuple):
     rid: str | None
     eid: UUID | None
     ckpt: bytes | None
-
-
-class RetentionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """When to look next at the history of a queue that keeps it for some days."""
-
-    queue_id: int
-    look_at: datetime
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,6 @@ from proof.oracle.rows import (
     RegistrantRow,
     RegistrationRow,
     RelayRow,
-    RetentionRow,
     ServerRow,
     Table,
     TakenOverRow,
@@ -73,7 +72,6 @@ class State:
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
         self.periodics: Table[PeriodicRow] = Table()
-        self.retention: Table[RetentionRow] = Table()
         self.positions: Table[PositionRow] = Table()
         self.relays: Table[RelayRow] = Table()
         self.locks: dict[tuple[str, int], list[tuple[Transaction, bool]]] = {}
