@@ -1,8 +1,7 @@
 """What meets fault points: real programs on onceq, each begun again until it ends by itself.
 
-Run by proof/fault_ground.py, each in a process of its own, which may be killed at any point. It is
-told only where it is, learns of its former lives from the repository, its device and its files, and
-ends when all is done.
+Run by proof/fault_ground.py, each in a process of its own, which may be killed at any point. It
+learns of its former lives from the repository, its device and its files, and ends when all is done.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def a_locked_scan_keeps_others_from_what_it_meets(place: Repository) -> None:
     found = _rest(one, _new(locked=True))
     same(sorted([running.body, *_bodies(found)]), [b"0", b"1", b"2"])
     _enqueue(other, b"new")
-    same(_bodies(list(claim(other, life, n=9))), [b"new"])  # type: ignore[arg-type]
+    same(_bodies(list(claim(other, life, n=9))), [b"new"])  # type: ignore[arg-type] # claimed are elements, too
     refuses(other, errors.DeadlineExceeded, ops.Kill(eid=found[0].eid, timeout_s=0.05))
     third = place.session()
     third.perform(ops.BeginWork())

@@ -10,6 +10,7 @@ from onceq.model import admin_ops, desk_ops, ops, periodic_ops, retention_ops, s
 from onceq.model.archive_ops import ArchiveSpend
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
+    alerts,
     breaker,
     clients,
     desks,

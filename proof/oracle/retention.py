@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def due_retention(state: State, tx: Transaction, op: DueRetention) -> list[DueQueue]:
     """Answers DueRetention."""
     del op
-    due = [row for row in state.queues.seen(tx) if _is_due(state, tx, row)]
+    due = [row for row in state.queues.seen(tx) if _is_due(state, row)]
     return [DueQueue(queue=row.name, queue_id=row.queue_id) for row in due]
 
 
@@ -47,7 +47,7 @@ def archive_spend(state: State, tx: Transaction, op: ArchiveSpend) -> bool:
 def retire_history(state: State, tx: Transaction, op: RetireHistory) -> Retired:
     """Answers RetireHistory."""
     queue = state.queues.get(tx, op.queue_id)
-    if queue is None or not _is_due(state, tx, queue):
+    if queue is None or not _is_due(state, queue):
         return Retired(retired=0, is_over=True)
     gone: set[object] = set()
     retired = 0
@@ -72,7 +72,7 @@ def hold_retention(state: State, tx: Transaction, op: HoldRetention) -> bool:
     return True
 
 
-def _is_due(state: State, tx: Transaction, queue: QueueRow) -> bool:
+def _is_due(state: State, queue: QueueRow) -> bool:
     is_time = queue.look_at is None or queue.look_at <= state.now()
     return queue.settings.history_days is not None and not queue.destroyed and is_time
 

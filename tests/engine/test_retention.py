@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -11,7 +11,7 @@ import onceq
 from onceq import telemetry
 from onceq.errors import InvalidValue
 from onceq.model.retention import Retention
-from onceq.model.retention_ops import DueRetention, RetireHistory
+from onceq.model.retention_ops import DueQueue, DueRetention, RetireHistory
 from tests.events import emits
 from tests.parts import driving, plain, rows, scalar, serving, wait_until
 
@@ -89,9 +89,9 @@ def test_if_there_is_an_archive_only_what_is_in_it_goes(
     assert [row[0] for row in found] == sorted(numbers)[1:]
 
 
-def qm_due(qm: onceq.QueueManager) -> list[Any]:
+def qm_due(qm: onceq.QueueManager) -> list[DueQueue]:
     with driving(qm.located.conninfo, qm.repository) as driver:
-        return list(driver.perform(DueRetention()))
+        return driver.perform(DueRetention())
 
 
 @emits(telemetry.RetentionFailed)
@@ -131,12 +131,12 @@ def test_two_at_once_do_it_once(qm: onceq.QueueManager, onceq_clock: Clock) -> N
 def test_what_is_no_number_of_days_is_refused(qm: onceq.QueueManager) -> None:
     for wrong in (0, -1, 36_501, 1.5, True, "7"):
         with pytest.raises(InvalidValue, match="history_days"):
-            onceq.Queue("kept", bytes, bytes, history_days=wrong)  # type: ignore[arg-type]
+            onceq.Queue("kept", bytes, bytes, history_days=wrong)  # type: ignore[arg-type] # wrong
         with pytest.raises(InvalidValue, match="history_days"):
-            Retention(history_days=wrong)  # type: ignore[arg-type]
+            Retention(history_days=wrong)  # type: ignore[arg-type] # wrong
     qm.declare(KEPT)
     with pytest.raises(InvalidValue, match="retention"):
-        qm.alter(onceq.AlterQueue(queue="kept", retention=7))  # type: ignore[arg-type]
+        qm.alter(onceq.AlterQueue(queue="kept", retention=7))  # type: ignore[arg-type] # wrong
     assert qm.show("kept").settings.history_days == 2
     qm.alter(onceq.AlterQueue(queue="kept", retention=Retention()))
     assert qm.show("kept").settings.history_days is None

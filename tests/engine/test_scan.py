@@ -25,7 +25,7 @@ from onceq.errors import (
 from onceq.manager import scanning
 from onceq.model import ops
 from onceq.model import scan as scans
-from onceq.model.element import Charge, ElementState, KillAnswer
+from onceq.model.element import Charge, ElementState, KillAnswer, Lane
 from tests.parts import Background, driving, scalar, serving, wait_until
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def test_a_late_page_costs_what_the_first_does(
         first, late = blocks(0, -1), blocks(5, last - 200)
         assert late <= first + 20
         connection.execute(
-            f"update {repository}.element set lane = 10, turn = 7 where seq <= %s".encode(),
-            (last - 1000,),
+            f"update {repository}.element set lane = %s, turn = 7 where seq <= %s".encode(),
+            (Lane.DUE, last - 1000),
         )
         connection.execute(f"vacuum analyze {repository}.element".encode())
         assert blocks(10, 7) <= first + 20
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_said_at_once(qm: onceq.QueueManager, conninfo: str) ->
     with pytest.raises(InvalidValue, match="locked scan needs connection="):
         qm.scan("raw", locked=True)
     with pytest.raises(InvalidValue, match="locked"):
-        qm.scan("raw", locked=1)  # type: ignore[arg-type]
+        qm.scan("raw", locked=1)  # type: ignore[arg-type] # wrong
     with pytest.raises(InvalidName):
         qm.scan("no queue")
     with pytest.raises(QueueNotFound):
@@ -226,7 +226,8 @@ def test_nothing_that_is_locked_expires(qm: onceq.QueueManager, conninfo: str) -
     with psycopg.connect(conninfo) as connection:
         (found,) = qm.scan("raw", locked=True, connection=connection)
         assert found.eid == eid
-        wait_until(lambda: datetime.now(UTC) > found.expires_at + timedelta(milliseconds=100))
+        over = (found.expires_at or datetime.now(UTC)) + timedelta(milliseconds=100)
+        wait_until(lambda: datetime.now(UTC) > over)
         assert qm.dequeue("raw") is None
         assert [one.eid for one in qm.scan("raw")] == [eid]
     assert qm.dequeue("raw") is None

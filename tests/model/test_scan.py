@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceq.model.element import Lane
 from onceq.model.scan import BODY_BYTES, ELEMENTS, Scan, ScanKey, Seen
 
 SEQS = st.integers(min_value=1, max_value=5000) | st.integers(min_value=1, max_value=2**63 - 1)
 
 
 def key(seq: int, body_bytes: int = 0) -> ScanKey:
-    return ScanKey(seq=seq, lane=5, turn=seq, body_bytes=body_bytes)
+    return ScanKey(seq=seq, lane=Lane.USUAL, turn=seq, body_bytes=body_bytes)
 
 
 @settings(deadline=None)

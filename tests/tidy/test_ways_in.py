@@ -26,6 +26,7 @@ NEVER_REFUSED = {
     "redrive": "an operator's word",
     "redrive_reply": "an operator's word",
     "abort_reply": "a move into an error queue",
+    "report": "it belongs to an event that is committed with it",
 }
 _FUNCTION = re.compile(
     r"^create or replace function onceq\.(\w+)\(.*?^(?:end )?\$\$;$", re.DOTALL | re.MULTILINE

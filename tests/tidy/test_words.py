@@ -78,7 +78,7 @@ def test_the_view_of_requests_says_every_state() -> None:
     said = set(re.findall(r"(?:then|else) '(\w+)'", functions()["state_of"]))
     assert said | set(re.findall(r"h\.eid, '(\w+)'", view)) == values(ElementState)
     said = set(re.findall(r"(?:then|else) '(\w+)'", functions()["where_is"]))
-    assert said == values(ElementState) - {"kept", "held"}
+    assert said == values(ElementState) - {"kept"}
 
 
 def test_charges_are_those_that_the_table_explains() -> None:
