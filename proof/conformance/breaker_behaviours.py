@@ -41,9 +41,10 @@ def _fault(
     connection: Connection, life: ops.Incarnation, charge: Charge = Charge.ENVIRONMENT
 ) -> Element:
     """Lets the environment fail once; returns what it struck."""
-    (element,) = claim(connection, life, turn=0)
-    same(abort(connection, life, element, charge), Fate.RETURNED)
-    return element
+    found = claim(connection, life, turn=0)
+    same(len(found), 1)
+    same(abort(connection, life, found[0], charge), Fate.RETURNED)
+    return found[0]
 
 
 def _is_paused(connection: Connection) -> bool:
