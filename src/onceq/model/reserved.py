@@ -43,9 +43,9 @@ def _reply_to(name: object) -> str:
 
 
 def _scratch(pad: object) -> dict[str, Any]:
+    given: Any = pad
     if not isinstance(pad, Mapping):
-        raise InvalidValue(f"a scratch pad is a mapping, not {names.shown(pad)}")
-    given: Mapping[Any, Any] = pad
+        raise InvalidValue(f"a scratch pad is a mapping, not {names.shown(given)}")
     for key in given:
         if not isinstance(key, str):
             raise InvalidValue(f"the keys of a scratch pad are texts, not {names.shown(key)}")
@@ -79,9 +79,8 @@ def refuse(properties: object, whose: str = "") -> None:
 
     whose: which properties these are. What is no mapping is not judged here.
     """
-    if not isinstance(properties, Mapping):
-        return
-    for key in properties:
+    given: Any = properties
+    for key in given if isinstance(properties, Mapping) else ():
         if isinstance(key, str) and key.startswith(PREFIX):
             keyword = RESERVED[key].keyword if key in RESERVED else None
             hint = f"say {keyword}=..." if keyword else "choose another name"
@@ -97,10 +96,10 @@ def attributes_of(given: Mapping[str, Any]) -> dict[str, Any]:
     InvalidValue, InvalidName, TooLarge; also if a program gives such a key itself.
     """
     sent = dict(given)
-    properties = sent.get("properties")
+    properties: Any = sent.get("properties")
+    refuse(properties)
     if not isinstance(properties, Mapping | None):
         raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
-    refuse(properties)
     own: dict[str, Any] = {}
     for key, one in RESERVED.items():
         value = None if one.keyword is None else sent.pop(one.keyword, None)
