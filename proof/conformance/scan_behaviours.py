@@ -69,6 +69,7 @@ def a_scan_meets_all_of_a_queue_in_its_order(place: Repository) -> None:
     connection = declared(place)
     refuses(connection, errors.QueueNotFound, OpenScan(queue="nowhere", locked=False))
     same(_all(connection), [])
+    _enqueue(connection, b"least", priority=0)
     _enqueue(connection, b"second", b"third")
     _enqueue(connection, b"last", not_before=place.now() + timedelta(seconds=LATER_S))
     _enqueue(connection, b"first", priority=9)
@@ -80,6 +81,7 @@ def a_scan_meets_all_of_a_queue_in_its_order(place: Repository) -> None:
         b"first": ElementState.QUEUED,
         b"second": ElementState.QUEUED,
         b"third": ElementState.QUEUED,
+        b"least": ElementState.QUEUED,
         b"before": ElementState.QUEUED,
         b"last": ElementState.WAITING,
     }
