@@ -36,7 +36,7 @@ NEVER = (None, None, None)
 DEREGISTER = ("deregister", b"")
 
 
-class CallerConnection:
+class CallerConnection(ops.Runs):
     """A caller's own connection, and the transaction on it."""
 
     def __init__(self, line: Line) -> None:
@@ -53,6 +53,9 @@ class CallerConnection:
     def write(self, key: str, element: Element) -> None:
         """Writes into the ledger."""
         self._line.perform(CallerWrites(key=key, element=element))
+
+    def _leave(self) -> None:
+        """Nothing: the simulator has what a Program holds."""
 
 
 class SimulatedQueueManager(QueueOperations):

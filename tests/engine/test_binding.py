@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ALL = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
-FORMER = {"create_queue": 3, "alter_queue": 2}
+FORMER = {"create_queue": 4, "alter_queue": 3}
 """How many former signatures of a function are kept for old code."""
 
 
@@ -86,7 +86,9 @@ def test_a_binding_names_the_types_of_its_function(
 
 
 def _names_types(row: Binding, conninfo: str, binding_schema: str) -> None:
-    function = re.search(r"\{schema\}\.(\w+)\(\{?", row.sql)
+    function = re.search(r"from \{schema\}\.(\w+)\(", row.sql) or re.search(
+        r"\{schema\}\.(\w+)\(\{?", row.sql
+    )
     if function is None:
         assert "{schema}." in row.sql  # a view
         return
