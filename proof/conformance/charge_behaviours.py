@@ -5,7 +5,7 @@ See `proof.conformance.suite`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceq.manager.program import show
 from onceq.model import ops
@@ -16,6 +16,9 @@ from proof.conformance.ground import abort, claim, declared, execute, live, same
 if TYPE_CHECKING:
     from proof.conformance.ground import Repository
 
+PAUSE_S: Final = 61
+"""Longer than a queue pauses after faults of the environment."""
+
 
 def charges_follow_the_evidence(place: Repository) -> None:
     """Rejected at once; released uncharged; asked again ten times, then it runs alone."""
@@ -25,12 +28,15 @@ def charges_follow_the_evidence(place: Repository) -> None:
     same(abort(server, life, claim(server, life)[0], Charge.REJECT), Fate.FAILED)
     same(abort(server, life, claim(server, life)[0], Charge.RELEASE), Fate.RETURNED)
     for charge in (*[Charge.ENVIRONMENT] * 12, *[Charge.RETRY] * 11):
+        place.advance(PAUSE_S)
         (element,) = claim(server, life, 2)
         same((element.aborts, element.is_suspect), (0, False))
         same(abort(server, life, element, charge), Fate.RETURNED)
+    place.advance(PAUSE_S)
     (element,) = claim(server, life)
     same((element.aborts, element.is_suspect), (0, True))
     same(abort(server, life, element, Charge.RETRY), Fate.RETURNED)
+    place.advance(PAUSE_S)
     same(claim(server, life)[0].aborts, 1)
 
 

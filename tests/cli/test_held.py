@@ -120,8 +120,9 @@ def hold(qm: onceq.QueueManager, conninfo: str, error: str) -> uuid.UUID:
     eid = qm.enqueue(OWN, b"mended")
     with plain(conninfo) as connection:
         connection.execute(
-            f"select {qm.repository}.fail_element(e, 'Bad', %s, null) "
-            f"from {qm.repository}.element e where eid = %s".encode(),
+            f"select {qm.repository}.fail_element(e, 'Bad', %s, null, q.error_queue_id) "
+            f"from {qm.repository}.element e join {qm.repository}.queue q using (queue_id) "
+            "where eid = %s".encode(),
             (error, eid),
         )
         connection.execute(f"delete from {qm.repository}.history where eid = %s".encode(), (eid,))

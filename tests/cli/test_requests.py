@@ -167,7 +167,7 @@ def test_all_of_a_queue_is_redriven(cli: Cli, failed: uuid.UUID) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--all",), ("--queue", "orders"), ("EID", "--all")])
 def test_redrive_asks_which(cli: Cli, words: tuple[str, ...]) -> None:
-    assert "give an EID; or what to redrive (--queue, " in cli("redrive", *words, code=2).err
+    assert "give an EID; or which are meant (--queue, " in cli("redrive", *words, code=2).err
 
 
 def test_kill(cli: Cli, qm: onceq.QueueManager) -> None:
