@@ -254,14 +254,13 @@ def return_element(
         _record_abort(state, tx, element, charge, failure=failure)
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
-        counted_so_far = replace(element, aborts=aborts, faults=faults)
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:
+            so_far = replace(element, aborts=aborts, faults=faults)
             holds = charge is Charge.CHARGE and queue.settings.on_failure == "hold"
-            (_hold if holds else fail)(state, tx, counted_so_far, failure, home=queue)
+            (_hold if holds else fail)(state, tx, so_far, failure, home=queue)
             return Fate.HELD if holds else Fate.FAILED
         delay = _delay_ms(queue, aborts)
-    if failure.after_s is not None:
-        delay = 1000 * failure.after_s
+    delay = delay if failure.after_s is None else 1000 * failure.after_s
     alone = was_suspect or charge is Charge.SUSPECT
     back = replace(
         element,

@@ -48,9 +48,6 @@ class _OfRequest(Event):
     attempt: int
 
 
-# --- requests -------------------------------------------------------------------------------------
-
-
 class Conflict(_OfRequest):
     """An execution met another transaction: serialization, deadlock, lock. fate: see Aborted."""
 
@@ -140,9 +137,6 @@ class TookOver(Event, level=logging.WARNING):
     returned: int
     suspects: int
     charged: int
-
-
-# --- sessions, queues, servers --------------------------------------------------------------------
 
 
 class SessionLost(Event, level=logging.WARNING):
@@ -325,9 +319,6 @@ class SupervisionFailed(Event, level=logging.WARNING):
 
     what: str
     error: str
-
-
-# --- Spark ----------------------------------------------------------------------------------------
 
 
 class SparkBegan(Event):

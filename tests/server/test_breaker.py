@@ -7,7 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import onceq
+from onceq import telemetry
 from tests.cli.parts import Cli
+from tests.events import emits
 from tests.parts import scalar, serving, wait_until
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, backoff_max_ms=0, retry_limit=1000)
 
 
+@emits(telemetry.QueuePaused)
 def test_a_queue_pauses_and_goes_on(
     qm: onceq.QueueManager, conninfo: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,14 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from onceq.clerk import (
-    processing,
-    program,
-    receiving,
-    recovery,
-    streaming,
-    watching,
-)
+from onceq.clerk import processing, program, receiving, recovery, streaming, watching
 from onceq.clerk.async_running import AsyncRunning
 from onceq.clerk.late import AsyncOnTimeout, async_waits_on, check_on_timeout
 from onceq.clerk.ledger import processing as ledger_processing

@@ -13,14 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
-from onceq.clerk import (
-    processing,
-    program,
-    receiving,
-    recovery,
-    streaming,
-    watching,
-)
+from onceq.clerk import processing, program, receiving, recovery, streaming, watching
 from onceq.clerk.late import OnTimeout, check_on_timeout, waits_on
 from onceq.clerk.ledger import processing as ledger_processing
 from onceq.clerk.ledger import program as ledger_program
