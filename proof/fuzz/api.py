@@ -123,9 +123,8 @@ def handle_queue(place: Place, r: Rubbish) -> Any:
 
 def alter(place: Place, r: Rubbish) -> None:
     """Settings of a queue that is there."""
-    changes = r.keywords(
-        {key: SETTINGS[key] for key in SETTINGS if key not in {"durable", "error_queue"}}
-    )
+    beside = {"durable", "error_queue", "history_days"}  # the last one is a part of `retention`
+    changes = r.keywords({key: SETTINGS[key] for key in SETTINGS if key not in beside})
     name = r.either("typed")
     started: Any = r.keywords({"enqueue_started": True, "dequeue_started": True}, 0.9)
     given = {key: value for key, value in changes.items() if value is not None}

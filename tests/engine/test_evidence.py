@@ -156,6 +156,7 @@ def test_the_eleventh_retry_makes_a_suspect_and_the_next_is_charged(
             again = ops.ClaimEid(
                 incarnation=life.incarnation, queue_id=element.queue_id, eid=element.eid
             )
+            life.driver.perform(ops.AlterQueue(queue="raw", dequeue_started=True))  # ends a pause
             assert life.driver.perform(again) is not None
 
 

@@ -195,9 +195,12 @@ def test_a_context_that_cannot_be_read_is_none(
 def test_the_property_is_not_the_users(qm: onceq.QueueManager) -> None:
     """It is refused from them, and what they gave stays what it was."""
     qm.declare(ORDERS)
-    with pytest.raises(InvalidValue, match="onceq writes it"):
+    with pytest.raises(InvalidValue, match="the queue manager's own"):
         qm.enqueue(ORDERS, "x", properties={KEY: "x"})
-    with qm.clerk("till", ORDERS) as clerk, pytest.raises(InvalidValue, match="onceq writes it"):
+    with (
+        qm.clerk("till", ORDERS) as clerk,
+        pytest.raises(InvalidValue, match="the queue manager's own"),
+    ):
         clerk.send("1", "x", properties={KEY: "x"})
     assert parted(with_trace(None, "x")) == (None, "x")
     assert parted(with_trace({"a": 1}, "x")) == ({"a": 1}, "x")
