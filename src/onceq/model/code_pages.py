@@ -14,8 +14,8 @@ JSON_OF_TEXTS: Final = "application/json; fields=text"
 BINARY: Final = "application/octet-stream"
 CONTENT_TYPE_CHARS_MAX: Final = 200
 
-_TOKEN = r"[A-Za-z0-9_.+-]+"  # noqa: S105 # no secret
-_CONTENT_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(; ?{_TOKEN}={_TOKEN})*")
+_WORD = r"[A-Za-z0-9_.+-]+"
+_CONTENT_TYPE: Final = re.compile(rf"{_WORD}/{_WORD}(; ?{_WORD}={_WORD})*")
 _CODE_PAGE: Final = re.compile(r';\s*charset="?([^";\s]+)', re.IGNORECASE)
 _UTF_8: Final = "utf-8"
 
